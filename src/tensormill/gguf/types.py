@@ -14,7 +14,9 @@ class GGMLType(IntEnum):
     block: int
     block_bytes: int
 
-    def __new__(cls, value: int, block: int, block_bytes: int) -> GGMLType:
+    def __new__(  # noqa: D102
+        cls, value: int, block: int, block_bytes: int
+    ) -> GGMLType:
         self = int.__new__(cls, value)
         self._value_ = value
         self.block = block
