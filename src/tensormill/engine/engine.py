@@ -55,7 +55,7 @@ class Engine:
     def _limits(self) -> Limits:
         chunk = min(self.config.chunk, self.context)
         windows = SinglePager.windows_of(self.program)
-        self.pager = SinglePager(windows, self.context, chunk, Limits.page)
+        self.pager = SinglePager(windows, self.context, chunk, Limits().page)
         rows = min(self.config.rows, chunk)
         return Limits(tokens=chunk, rows=rows, pages=self.pager.pages, kv_type=self.config.kv_type)
 

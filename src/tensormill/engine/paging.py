@@ -1,7 +1,7 @@
 """Pages of one sequence: which page holds which tokens, for every lifetime of a program's caches.
 
-A whole-lifetime table has a page for every P tokens of the context. A window's table goes round a ring of pages just long enough that
-no visible token is overwritten. Page 0 is scratch. The many-sequence pool is the scheduler's; this is the single session's.
+A whole-lifetime table has a page for every P tokens of the context. A window's table goes round a ring of pages just long
+enough that no visible token is overwritten. Page 0 is scratch. The many-sequence pool is the scheduler's; this is the single session's.
 """
 
 from __future__ import annotations

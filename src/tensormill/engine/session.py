@@ -27,7 +27,7 @@ Logits = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A bit of answer: its text (perhaps empty while a character or a stop string is incomplete) and its token; −1 at the end."""
+    """A bit of answer: its text (empty while a character or a stop string is incomplete) and its token; −1 at the end."""
 
     text: str
     token: int
