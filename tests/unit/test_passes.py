@@ -27,7 +27,11 @@ def tensors(layers: int) -> dict[str, Tensor]:
         "ffn_norm": (D,), "ffn_gate": (F, D), "ffn_up": (F, D), "ffn_down": (D, F),
     }  # fmt: skip
     out = {f"blk.{i}.{n}.weight": Tensor(s) for i in range(layers) for n, s in block.items()}
-    return out | {"token_embd.weight": Tensor((V, D)), "output_norm.weight": Tensor((D,)), "blk.0.attn_q.bias": Tensor((H * K,))}
+    return out | {
+        "token_embd.weight": Tensor((V, D)),
+        "output_norm.weight": Tensor((D,)),
+        "blk.0.attn_q.bias": Tensor((H * K,)),
+    }
 
 
 def traced(layers: int = 2) -> Program:
