@@ -63,7 +63,8 @@ class Scheduler:
         sequence = work.sequence
         if sequence.holding is None:
             return  # removed while the step ran
-        sequence.past = work.past + work.sure + max(len(accepted) - 1, 0)
+        sequence.base = work.past + work.sure
+        sequence.past = sequence.base + max(len(accepted) - 1, 0)
         sequence.tokens += accepted
         sequence.drafts = []
         self._served[sequence.key] += len(work.tokens)
@@ -99,7 +100,7 @@ class Scheduler:
     def _admit(self, sequence: Sequence) -> bool:
         """Start a sequence if its next chunk finds pages without preempting anybody."""
         holding = self.cache.open(sequence.tokens, sequence.salt)
-        sequence.holding, sequence.past = holding, holding.resumed
+        sequence.holding, sequence.past, sequence.base = holding, holding.resumed, holding.resumed
         if not self.cache.reserve(holding, min(len(sequence.tokens), sequence.past + self.budget)):
             self._release(sequence)
             return False

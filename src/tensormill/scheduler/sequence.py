@@ -19,6 +19,7 @@ class Sequence:
     priority: int = 0  # higher goes first
     arrived: int = 0
     past: int = 0
+    base: int = 0  # up to where its recurrent states are folded (OPS §2.4)
     drafts: list[int] = field(default_factory=list)  # guesses for the tokens after the last
     holding: Holding | None = None
     preempted: int = 0  # how often it lost its pages
