@@ -175,9 +175,15 @@ def _hadamard(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 
 # ---- row-wise arithmetic ----
 
-for _kind in ("rms_norm", "layer_norm", "unary", "sinkhorn"):
+for _kind in ("rms_norm", "layer_norm", "sinkhorn"):
     SPECS[_kind] = OpSpec(_kind, _same, rowwise=True)
 SPECS["softmax"] = OpSpec("softmax", _same)
+
+
+@op("unary", rowwise=True)
+def _unary(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
+    x = inputs[0]
+    return [(x.shape, x.dtype if attrs["kind"] == "mod" else "f32")]  # an index stays whole only under mod
 
 
 @op("sum")
@@ -199,8 +205,8 @@ def _where(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
 
 
 @op("angles", step=True)
-def _angles(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
-    return [((inputs[0].shape[1], len(attrs["freq"]), 2), "f32")]
+def _angles(_inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
+    return [((attrs["rows"], len(attrs["freq"]), 2), "f32")]
 
 
 @op("rope", rowwise=True)
