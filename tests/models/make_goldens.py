@@ -2,7 +2,8 @@
 
     TENSORMILL_ORACLE=oracle.py PYTHONPATH=src:tests python tests/models/make_goldens.py [VARIANT…]
 
-The oracle is a Python file with a class `Oracle(path, kv="f32")` around libllama whose `logits(ids)` gives float32 [n, vocabulary].
+The oracle is a Python file with a class `Oracle(path, kv="f32")` around libllama whose
+`logits(ids)` gives float32 [n, vocabulary].
 A golden holds the tokens, the rows kept, their logits and the sha256 of the model file that made them.
 """
 
@@ -15,8 +16,9 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
-import models.zoo  # noqa: F401  fills VARIANTS
 import numpy as np
+
+import models.zoo  # noqa: F401  fills VARIANTS
 from models import tiny
 
 GOLDENS = Path(__file__).parent.parent / "goldens"

@@ -6,9 +6,10 @@ import importlib
 from functools import cache
 from pathlib import Path
 
-import models.zoo  # noqa: F401  fills VARIANTS
 import numpy as np
 import pytest
+
+import models.zoo  # noqa: F401  fills VARIANTS
 from models import tiny
 from models.driver import Compile, Driver
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from models.tiny import Tiny, variant
 
 # ---- llama ----
@@ -86,7 +87,7 @@ def gemma3(t: Tiny, *, gate_gain: float, post_gain: float) -> None:
 
 @variant("gemma3", "gemma3", L=7, K=32)
 def gemma3_soft(t: Tiny) -> None:
-    """Gates where GELU bends. llama.cpp's GELU is a half-precision table (errors of 5e-4): a small gain behind keeps them small."""
+    """Gates where GELU bends. llama.cpp's GELU is a half-precision table (errors of 5e-4): a small gain behind it helps."""
     gemma3(t, gate_gain=1.0, post_gain=0.02)
 
 
