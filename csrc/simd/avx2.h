@@ -9,7 +9,7 @@ struct Ints { __m256i v[2]; };
 struct Bytes { __m256i v[2]; };
 
 inline constexpr bool kSignedDot = true;  // wide codes are made signed: their offset must not be added again
-inline constexpr int kTileTokens = 4;
+inline constexpr int kTilePanels = 1, kTileTokens = 4;
 
 #define TM_BOTH(type, expression) \
   type r; \
