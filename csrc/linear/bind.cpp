@@ -11,10 +11,10 @@
 
 namespace nb = nanobind;
 
-namespace tm {
+namespace mill {
 namespace {
 
-using namespace tm::linear;
+using namespace mill::linear;
 template <class T, int n> using Array = nb::ndarray<T, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
 using Rows = std::optional<Array<const int32_t, 1>>;
 
@@ -124,4 +124,4 @@ void bind_linear(nb::module_& m) {
   });
 }
 
-}  // namespace tm
+}  // namespace mill

@@ -2,7 +2,7 @@
 #pragma once
 #include "linear/format.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 
 struct Tokens {  // one row of quantised activations, from some input on
   const int8_t* codes;
@@ -37,4 +37,4 @@ TM_INLINE int tile_tokens(int64_t n) {  // equal tiles rather than a small last 
   return static_cast<int>(ceil_div(n, tiles));
 }
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear

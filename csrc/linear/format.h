@@ -20,9 +20,9 @@
 #include "linear/linear.h"
 #include "simd/simd.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 
-using namespace tm::linear;
+using namespace mill::linear;
 
 struct Geometry {
   int file_inputs, file_bytes;  // a block in the file
@@ -74,4 +74,4 @@ template <class F> void pack_blocks(const uint8_t* const rows[16], int64_t colum
   }
 }
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear

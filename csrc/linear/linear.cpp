@@ -6,11 +6,11 @@
 #include <unordered_map>
 #include <vector>
 
-namespace tm {
+namespace mill {
 TM_DECLARE_TABLE(linear::Kernels, linear_kernels)
 }
 
-namespace tm::linear {
+namespace mill::linear {
 namespace {
 
 Description description(Type type) {
@@ -73,4 +73,4 @@ const int8_t* codebook(Type type) {
   return found->second.data();
 }
 
-}  // namespace tm::linear
+}  // namespace mill::linear

@@ -14,7 +14,7 @@
 
 #include "isa.h"
 
-namespace tm::linear {
+namespace mill::linear {
 
 inline constexpr int64_t kPanel = 16;                  // output rows of a panel
 inline constexpr size_t kScratchBytes = 64 * 1024;     // one per thread, 64-byte aligned, contents undefined
@@ -80,4 +80,4 @@ void pack(Type, const uint8_t* source, int64_t rows, int64_t columns, int64_t pa
 void set_codebook(Type, const int8_t* values, int64_t entries, int64_t width);
 const int8_t* codebook(Type);                      // throws std::runtime_error if it was not set
 
-}  // namespace tm::linear
+}  // namespace mill::linear

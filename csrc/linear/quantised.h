@@ -5,7 +5,7 @@
 #include "linear/format.h"
 #include "linear/tile.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 
 inline constexpr int kGemvTokens = 4;       // up to here the packed bits are decoded once per call anyway
 inline constexpr int64_t kPrefetch = 2048;  // bytes ahead: measured best for DRAM, see docs
@@ -144,4 +144,4 @@ template <class F> constexpr FormatKernels quantised(Type type) {
   return {type, true, geometry_of<F>(), pack_blocks<F>, multiply<F>, decode_row<F>};
 }
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear

@@ -4,7 +4,7 @@
 #include "linear/call.h"
 #include "linear/format.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 
 inline constexpr int kChunkGroups = 16;  // 512 inputs: two panels of lines are 16 KB
 
@@ -94,4 +94,4 @@ TM_INLINE void run_tile(const TileScratch& w, const TileTokens& x, int nt, int n
   tile<S, P, NT>(w, x, n, first, valid);
 }
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear

@@ -2,7 +2,7 @@
 #pragma once
 #include <immintrin.h>
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 struct Floats { __m512 v; };
 struct Ints { __m512i v; };
@@ -78,4 +78,4 @@ template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

@@ -5,7 +5,7 @@
 #pragma once
 #include "linear/format.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 
 struct F32 {
   static constexpr int kBytes = 4;  // of an element
@@ -37,4 +37,4 @@ template <class F> void decode_float_row(const uint8_t* panel, int row, int64_t 
   }
 }
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear

@@ -11,7 +11,7 @@
 #pragma once
 #include "linear/format.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 
 template <class Use> TM_INLINE void nibble_lines(const uint8_t* at, Use use) {
   const Bytes low = broadcast_byte(15);
@@ -158,4 +158,4 @@ struct Q5_1 : ScaleAndMin<24> {
   }
 };
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear

@@ -4,7 +4,7 @@
 
 #include "linear/call.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 namespace {
 
 inline constexpr int64_t kChunk = 256;  // inputs decoded at a time: two panels of float32 are 32 KB
@@ -109,4 +109,4 @@ template <class F> constexpr FormatKernels floating(Type type) {
 extern const FormatKernels kFloats[] = {floating<F32>(Type::F32), floating<F16>(Type::F16), floating<BF16>(Type::BF16)};
 extern const int kFloatsCount = 3;
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear

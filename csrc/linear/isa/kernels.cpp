@@ -1,7 +1,7 @@
 // The table of one instruction set: finds a type's kernels, and quantises activations.
 #include "linear/call.h"
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 namespace linear {
 
 extern const FormatKernels kLegacy[], kFloats[];
@@ -75,8 +75,8 @@ void quantise_rows(const float* x, int64_t x_stride, int64_t row_begin, int64_t 
 }  // namespace
 }  // namespace linear
 
-extern const tm::linear::Kernels linear_kernels = {
+extern const mill::linear::Kernels linear_kernels = {
     linear::describe, linear::pack_panel, linear::multiply, linear::quantise_rows, linear::decode_rows,
 };
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

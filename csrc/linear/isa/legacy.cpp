@@ -3,7 +3,7 @@
 
 #include "linear/quantised.h"
 
-namespace tm::TM_ISA::linear {
+namespace mill::TM_ISA::linear {
 
 extern const FormatKernels kLegacy[] = {
     quantised<Q4_0>(Type::Q4_0), quantised<Q4_1>(Type::Q4_1), quantised<Q5_0>(Type::Q5_0),
@@ -11,4 +11,4 @@ extern const FormatKernels kLegacy[] = {
 };
 extern const int kLegacyCount = sizeof(kLegacy) / sizeof(kLegacy[0]);
 
-}  // namespace tm::TM_ISA::linear
+}  // namespace mill::TM_ISA::linear
