@@ -5,7 +5,7 @@
 #include "ops/loops.h"
 #include "ops/unary.h"
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 namespace {
 
 template <class F>
@@ -78,4 +78,4 @@ void convert(const Call& c, Pool&) {
     }
 }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

@@ -16,7 +16,7 @@
 #error "compiled once per instruction set: define TM_ISA"
 #endif
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 constexpr int kLanes = 16;
 
@@ -232,4 +232,4 @@ inline float max_lanes(Lanes a) {
   return v[0];
 }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

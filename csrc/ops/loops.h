@@ -4,9 +4,11 @@
 #include "ops/lanes.h"
 #include "ops/op.h"
 
+#ifndef TM_INLINE
 #define TM_INLINE inline __attribute__((always_inline))
+#endif
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 constexpr int64_t kPiece = 4096;  // elements of a row that one work item takes
 
@@ -81,4 +83,4 @@ TM_INLINE void for_pieces(Pool& pool, const Tensor* const (&t)[N], double ns_eac
   });
 }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

@@ -5,7 +5,7 @@
 #include "ops/loops.h"
 #include "ops/vmath.h"
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 namespace {
 
 // Σ f(x) over a row: four accumulators of 16 lanes, then (0+1)+(2+3), then the tree of lanes.
@@ -206,4 +206,4 @@ void hadamard(const Call& c, Pool& pool) {
   });
 }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

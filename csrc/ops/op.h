@@ -10,7 +10,7 @@
 
 #include "runtime/pool.h"
 
-namespace tm {
+namespace mill {
 
 // A strided array of up to four axes, aligned at the last; missing axes are 1 long. Strides count elements.
 struct Tensor {
@@ -30,18 +30,26 @@ struct Tensor {
   }
 };
 
-// Rows of past tokens in pages (OPS §2). A page of one KV head is a block [K][lanes] (keys side by side, so that scores
-// of 16 keys are one fma) and, if `v` is stored, a block [rows][v_stride]. Without v only row-major keys are stored.
+// Rows of past tokens in pages (OPS §2). Rows go in blocks of up to 64; a page has `blocks` of them for each KV head.
+// With values stored, keys of a block lie side by side, so that scores of 16 keys are one fma; without (latent caches,
+// where keys serve as values) only row-major keys are stored.
 //
-//   page p: | head 0: K block | V block | head 1: K block | V block | …
+//   page | head 0: block 0 [K][lanes] keys, [rows][v_stride] values | block 1 … | head 1: …
+//   page | head 0: block 0 [rows][k_stride] keys | …
 struct PagedCache {
   std::byte* data = nullptr;
-  int64_t page_bytes = 0, head_bytes = 0, v_offset = 0;
-  int32_t pages = 0, heads = 0, k = 0, v = 0;        // v: 0 if keys serve as values
-  int32_t rows = 0, lanes = 0, k_stride = 0, v_stride = 0;  // rows a page, padded rows, row strides of row-major blocks
-  int32_t ratio = 1, window = 0, style = 0, half = 0;  // style: 0 slide, 1 chunk, 2 centred; half: float16, else float32
-  int32_t table = 0;                                 // index of its page table in the step
+  int64_t page_bytes = 0, head_bytes = 0, block_bytes = 0, v_offset = 0;
+  int32_t pages = 0, heads = 0, k = 0, v = 0;                // v: 0 if keys serve as values
+  int32_t rows = 0, blocks = 0, lanes = 0, k_stride = 0, v_stride = 0;  // rows a block, blocks a page, padded widths
+  int32_t ratio = 1, window = 0, style = 0, half = 0;        // style: see Style; half: float16, else float32
+  int32_t table = 0;                                         // index of its page table in the step
+
+  std::byte* block(int64_t page, int64_t head, int64_t b) const {
+    return data + page * page_bytes + head * head_bytes + b * block_bytes;
+  }
 };
+
+enum Style : int32_t { kSlide = 0, kChunk = 1, kCentred = 2 };
 
 // Rings and states in slots (OPS §2): `slot_floats` numbers a slot.
 struct SlotCache {
@@ -85,6 +93,7 @@ struct KernelEntry {
 struct KernelTable {
   const KernelEntry* entries;
   int count;
+  int64_t (*attention_scratch)(int64_t group, int64_t width, int64_t values);  // bytes a thread
 };
 
 // Work below this many nanoseconds (guessed) is not worth waking another thread for.
@@ -108,4 +117,4 @@ void split(Pool& pool, int64_t n, double ns_each, const F& f, int64_t grain = 1)
   });
 }
 
-}  // namespace tm
+}  // namespace mill

@@ -5,7 +5,7 @@
 
 #include "ops/vmath.h"
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 enum class UnaryKind : int64_t {
   kAffine, kClamp, kSilu, kGelu, kGeluTanh, kGeluQuick, kRelu, kRelu2, kSigmoid,
@@ -39,4 +39,4 @@ inline void with_unary(UnaryKind kind, Lanes a, Lanes b, const Use& use) {
   }
 }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

@@ -6,7 +6,7 @@
 
 #include "ops/lanes.h"
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 // e^x; 0 below −104, infinity above 89, NaN for NaN.
 inline Lanes exp(Lanes x) {
@@ -57,4 +57,4 @@ inline Lanes by_lane(Lanes x, F f) {
   return load(v);
 }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-namespace tm {
+namespace mill {
 namespace {
 
 constexpr uint64_t kItemMask = 0xffff;
@@ -118,4 +118,4 @@ void Pool::work(int thread) {
   } while (park());
 }
 
-}  // namespace tm
+}  // namespace mill

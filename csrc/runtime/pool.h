@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace tm {
+namespace mill {
 
 // One job's code: does item `item` on thread `thread` (0 is the caller of `Pool::parallel`). Must not throw.
 using ItemFn = void (*)(const void* context, int64_t item, int thread);
@@ -72,4 +72,4 @@ class Pool {
   std::mutex mutex_;
 };
 
-}  // namespace tm
+}  // namespace mill
