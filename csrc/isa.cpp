@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace tm {
+namespace mill {
 namespace {
 
 #if defined(__x86_64__)
@@ -54,4 +54,4 @@ const char* isa_name() {
   return "?";
 }
 
-}  // namespace tm
+}  // namespace mill

@@ -14,10 +14,10 @@
 
 #include "isa.h"
 
-namespace tm::linear {
+namespace mill::linear {
 
 inline constexpr int64_t kPanel = 16;                  // output rows of a panel
-inline constexpr size_t kScratchBytes = 96 * 1024;     // one per thread, 64-byte aligned, contents undefined
+inline constexpr size_t kScratchBytes = 64 * 1024;     // one per thread, 64-byte aligned, contents undefined
 
 enum class Type : int32_t {  // ggml's ids
   F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13,
@@ -42,8 +42,14 @@ struct Activations {
   int64_t stride;        // inputs from row to row; a multiple of 32 where codes are used
 };
 
+struct Description {  // of a type: whether it takes codes, a block in the file, a packed block of 16 rows
+  bool codes;
+  int file_inputs, file_bytes, inputs, bytes, front;
+};
+
 struct Kernels {
-  // 16 rows of the file's blocks (null: a row of zeros) -> one panel.
+  bool (*describe)(Type, Description*);  // false: no kernels for this type
+  // 16 rows of the file's blocks -> one panel. A row of zero bytes decodes to zeros in every type.
   void (*pack_panel)(Type, const uint8_t* const rows[16], int64_t columns, uint8_t* panel);
   // Panels [panel_begin, panel_end) for tokens i < n_tokens: reads row x_rows[i] of x (null: i), overwrites row
   // out_rows[i] of out (null: i). Columns of out beyond `rows` are not touched.
@@ -56,7 +62,7 @@ struct Kernels {
   void (*decode_rows)(const Matrix&, const int32_t* ids, int64_t n, float* out, int64_t out_stride);
 };
 
-const Kernels& kernels();
+const Kernels& kernels();  // of the chosen instruction set (isa.h)
 
 bool supported(Type);
 bool takes_codes(Type);                            // false: float32 activations (F32, F16, BF16)
@@ -74,4 +80,4 @@ void pack(Type, const uint8_t* source, int64_t rows, int64_t columns, int64_t pa
 void set_codebook(Type, const int8_t* values, int64_t entries, int64_t width);
 const int8_t* codebook(Type);                      // throws std::runtime_error if it was not set
 
-}  // namespace tm::linear
+}  // namespace mill::linear

@@ -2,14 +2,14 @@
 #pragma once
 #include <immintrin.h>
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 struct Floats { __m256 v[2]; };
 struct Ints { __m256i v[2]; };
 struct Bytes { __m256i v[2]; };
 
 inline constexpr bool kSignedDot = true;  // wide codes are made signed: their offset must not be added again
-inline constexpr int kTileTokens = 4;
+inline constexpr int kTilePanels = 1, kTileTokens = 4;
 
 #define TM_BOTH(type, expression) \
   type r; \
@@ -121,4 +121,4 @@ template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 #undef TM_BOTH
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

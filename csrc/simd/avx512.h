@@ -2,14 +2,14 @@
 #pragma once
 #include <immintrin.h>
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 struct Floats { __m512 v; };
 struct Ints { __m512i v; };
 struct Bytes { __m512i v; };
 
 inline constexpr bool kSignedDot = false;  // the dot takes u8 codes of any size
-inline constexpr int kTileTokens = 6;      // GEMM register block: 2 panels x 6 tokens
+inline constexpr int kTilePanels = 2, kTileTokens = 6;  // the register block of a GEMM
 
 TM_INLINE Floats zero_floats() { return {_mm512_setzero_ps()}; }
 TM_INLINE Floats load_floats(const float* p) { return {_mm512_loadu_ps(p)}; }
@@ -78,4 +78,4 @@ template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA

@@ -19,7 +19,7 @@
 #include "simd/neon.h"
 #endif
 
-namespace tm::TM_ISA {
+namespace mill::TM_ISA {
 
 TM_INLINE int32_t load_i32(const void* p) {
   int32_t v;
@@ -27,4 +27,4 @@ TM_INLINE int32_t load_i32(const void* p) {
   return v;
 }
 
-}  // namespace tm::TM_ISA
+}  // namespace mill::TM_ISA
