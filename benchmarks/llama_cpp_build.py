@@ -1,7 +1,7 @@
 """Builds the opponent: llama.cpp as its makers would want it measured, natively for this CPU.
 
 The source is the sdist of llama-cpp-python; the compiler is Debian's clang-19 where apt is at hand (gcc 12 drops the
-stores that fill the AMX tile configuration, so its AMX build dies of an illegal instruction), else any clang or c++. One
+stores that fill the AMX tile configuration, so its AMX build dies of an illegal instruction), else any clang. One
 build for each (version, compiler, CPU features) is kept under ~/.cache/tensormill: none is used on another CPU.
 
     python benchmarks/llama_cpp_build.py [--jobs N]         prints the folder of llama-bench and llama-quantize
