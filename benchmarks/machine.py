@@ -154,7 +154,7 @@ def read_bandwidth(size: int, threads: int) -> float:
 
     The block is as large as the weights that decoding reads, so a cache that could hold them counts for what it is.
     """
-    passes = max(10, min(200, int(40e9 / size)))
+    passes = max(10, min(100, int(20e9 / size)))
     seconds = (ctypes.c_double * passes)()
     if _reader().read_passes(ctypes.c_size_t(size), threads, passes, seconds):
         raise MemoryError(f"no {size} bytes for the bandwidth measurement")

@@ -203,9 +203,7 @@ def main() -> int:
         print(json.dumps({"machine": about, "llama.cpp": opponent, "rows": rows, "runs": runs}, indent=2))
     else:
         print(table(results))
-        print(
-            f"\n{about['cpu']}, {about['threads']} threads, median of {about['rounds']} alternating rounds, tokens/s."
-        )
+        print(f"\n{about['cpu']}, {about['threads']} threads, median of {about['rounds']} alternating rounds, tokens/s.")
         print(f"llama.cpp of llama-cpp-python {baseline.version}, {baseline.compiler}, native.")
         for result in results:
             megabytes, rate = result.weight_bytes / 1e6, result.bandwidth / 1e9
