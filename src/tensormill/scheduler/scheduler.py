@@ -51,8 +51,11 @@ class Scheduler:
             for sequence in [s for s in self.running if s.decoding is decoding]:
                 if sequence in self.running and left > 0:
                     left -= self._plan_one(sequence, left, works)
-        while left > 0 and self.waiting and self.cache.free_slots:
-            sequence = min(self.waiting, key=self._order)
+        for sequence in sorted(self.waiting, key=self._order):
+            if left <= 0 or not self.cache.free_slots:
+                break
+            if self._soon_shared(sequence):
+                continue
             if not self._admit(sequence):
                 break
             left -= self._plan_one(sequence, left, works)
@@ -96,6 +99,22 @@ class Scheduler:
             if victim is sequence:
                 return False
         return True
+
+    def _soon_shared(self, sequence: Sequence) -> bool:
+        """Whether a prompt now being computed begins with whole pages of this one: waiting for them beats computing them twice."""
+        page = self.cache.page
+        for other in self.running:
+            if other.decoding or other.salt != sequence.salt:
+                continue
+            pages, common = min(other.todo + other.past, len(sequence.tokens) - 1) // page, 0
+            while (
+                common < pages
+                and other.tokens[common * page : (common + 1) * page] == sequence.tokens[common * page : (common + 1) * page]
+            ):
+                common += 1
+            if other.past < common * page:
+                return True
+        return False
 
     def _admit(self, sequence: Sequence) -> bool:
         """Start a sequence if its next chunk finds pages without preempting anybody."""
