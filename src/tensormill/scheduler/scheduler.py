@@ -1,9 +1,9 @@
 """Which tokens run next: continuous batching at every step, chunked prefill under a token budget, preemption by recompute.
 
 A step first takes every decoding sequence's token (and drafts), so that a long prompt never stalls them; what is left of the
-budget goes to prompts, the started ones first. Waiting sequences are admitted by priority, then to the key that was served least,
-then by arrival. When pages run out, the sequence that is last in that order loses its own and waits in front; what the prefix tree
-still has of it need not be computed again. The first in order is never preempted, so everything ends.
+budget goes to prompts, the started ones first. Waiting sequences are admitted by priority, then to the key that was served
+least, then by arrival. When pages run out, the sequence that is last in that order loses its own and waits in front; what the
+prefix tree still has of it need not be computed again. The first in order is never preempted, so everything ends.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Scheduler:
         return True
 
     def _soon_shared(self, sequence: Sequence) -> bool:
-        """Whether a prompt now being computed begins with whole pages of this one: waiting for them beats computing them twice."""
+        """Whether a prompt under way begins with whole pages of this one: waiting beats computing them twice."""
         page = self.cache.page
         for other in self.running:
             if other.decoding or other.salt != sequence.salt:
