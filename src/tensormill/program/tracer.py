@@ -76,7 +76,7 @@ class Tracer(Unary):
         self._components = components
         self._weights: dict[Recipe, Value] = {}
         self._caches: dict[str, Cache] = {}
-        self._angles: dict[tuple[bytes, bytes, float], Value] = {}
+        self._angles: dict[tuple[bytes, bytes, float, str], Value] = {}
         self._names: dict[str, int] = {}
 
     # ---- weights and caches ----
@@ -213,14 +213,17 @@ class Tracer(Unary):
     def where(self, condition: Value, x: Value, y: Value) -> Value:
         return self._one("where", (condition, x, y))
 
-    def angles(self, freq: npt.ArrayLike, *, comp: npt.ArrayLike | None = None, mag: float = 1.0) -> Value:
-        """cos and sin of position·freq, [T, n/2, 2]; made once a step. `comp`: position component of each pair."""
+    def angles(self, freq: npt.ArrayLike, *, comp: npt.ArrayLike | None = None, mag: float = 1.0, rows: int = 0) -> Value:
+        """cos and sin of position·freq, [T, n/2, 2]; made once a step. `comp`: position component of each pair;
+        `rows`: compression ratio whose completed entries' first positions are meant, [C_r, n/2, 2].
+        """
         f = np.asarray(freq, np.float32)
         c = np.zeros(len(f), np.int32) if comp is None else np.asarray(comp, np.int32)
-        key = (f.tobytes(), c.tobytes(), mag)
+        symbol = f"C{rows}" if rows else "T"
+        key = (f.tobytes(), c.tobytes(), mag, symbol)
         if key not in self._angles:
             positions = self.step.make("positions", (self._components, "T"), "i32")
-            self._angles[key] = self._one("angles", (positions,), name="angles", freq=f, comp=c, mag=mag)
+            self._angles[key] = self._one("angles", (positions,), name="angles", freq=f, comp=c, mag=mag, rows=symbol)
         return self._angles[key]
 
     def rope(self, x: Value, cs: Value, *, pair: str = "adjacent", at: str = "start", inverse: bool = False) -> Value:
@@ -289,8 +292,11 @@ class Tracer(Unary):
             buckets=buckets, style=style, window=window,
         )  # fmt: skip
 
-    def indexer(self, q: Value, w: Value, cache: Cache, within: Value | None = None, *, k: int, block: int = 1) -> Value:
-        return self._one("indexer", (q, w, cache, within), k=k, block=block)
+    def indexer(
+        self, q: Value, w: Value, cache: Cache, within: Value | None = None, *, k: int, block: int = 1, span: int = 1
+    ) -> Value:
+        """The k best visible rows, or blocks of `block` rows; only inside `within`, whose ids stand for `span` rows each."""
+        return self._one("indexer", (q, w, cache, within), k=k, block=block, span=span)
 
     def tail(self, x: Value, ring: Cache, *, rows: int = 0, pad: float = 0.0) -> Value:
         """Each wanted row behind its `back` predecessors; `rows`: compression ratio whose completed entries are wanted."""
