@@ -6,18 +6,22 @@ and attributes of OPS.md; shapes are checked as they are traced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tensormill.errors import ProgramError
 from tensormill.program.ir import Cache, DType, Op, Operand, Program, Shape, Source, Value
 from tensormill.program.recipe import Recipe
 from tensormill.program.specs import infer
 from tensormill.program.unary import Unary
-from tensormill.program.weights import Tensor, sidecar, stem
+from tensormill.program.weights import Tensor, WeightSource, sidecar, stem
+
+MOST_NUMBERS = 1 << 20  # of a table that is read while tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,17 @@ class StepInputs:
 
 
 class Tracer(Unary):
-    """Builds one Program; `tensors` are those of the file, `components` the numbers a RoPE position has."""
+    """Builds one Program; `tensors` are those of the file, `components` the numbers a RoPE position has.
 
-    def __init__(self, name: str, tensors: dict[str, Tensor], *, components: int = 1) -> None:
+    `source` reads what tracing itself must know (RoPE factors); without it only programs that need no such table are traced.
+    """
+
+    def __init__(
+        self, name: str, tensors: Mapping[str, Tensor], *, components: int = 1, source: WeightSource | None = None
+    ) -> None:
         self.name = name
         self.tensors = tensors
+        self._source = source
         self.prefix = ""  # of the block being traced: names values and caches
         self.step = StepInputs(self)
         self.used: set[str] = set()  # tensors that some recipe reads
@@ -77,6 +87,17 @@ class Tracer(Unary):
             self.used.update(c.tensor for c in recipe.cuts)
             self._weights[recipe] = Value(recipe.name, recipe.shape, "f32", "weight", recipe, tracer=self)
         return self._weights[recipe]
+
+    def numbers(self, w: Value) -> npt.NDArray[np.float32]:
+        """The elements of a small weight, read now, while tracing: constants of the program such as RoPE factors."""
+        recipe = w._recipe
+        if self._source is None:
+            raise ProgramError(f"{recipe.name} must be read while tracing, but the tracer has no file")
+        if prod(recipe.shape) > MOST_NUMBERS:
+            raise ProgramError(
+                f"{recipe.name} is {recipe.shape}; a table read while tracing has at most {MOST_NUMBERS} numbers"
+            )
+        return self._source.float32(recipe)
 
     def paged(
         self,
