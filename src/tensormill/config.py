@@ -8,11 +8,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from tensormill.errors import RequestError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How a model is loaded and run."""
+
+    backend: Literal["cpu", "reference"] = "cpu"
+    """Which backend runs the model; `reference` is the slow NumPy definition."""
+    threads: int = 0
+    """Threads of the CPU backend; 0: as many as the machine has cores."""
+    context: int = 0
+    """Most tokens a conversation may have; 0: the model's own limit, at most 8192."""
+    chunk: int = 512
+    """Most tokens of a prompt that are computed at once."""
+    kv_type: Literal["f32", "f16"] = "f16"
+    """How keys and values are kept."""
+    rows: int = 1
+    """Most rows of logits that are wanted at once (`tensormill logits` wants all)."""
+    sequences: int = 1
+    """Most sequences that are computed together."""
+    pre: str | None = None
+    """Pre-tokenizer to use instead of the one the file names."""
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingConfig:
     """How the next token is chosen, in this order: penalties, top-k, top-p, min-p, temperature, draw."""
 
@@ -38,6 +61,8 @@ class SamplingConfig:
     """Texts that end the answer; they are not part of it."""
     max_tokens: int | None = None
     """The most tokens to generate; without it the context is the limit."""
+    ignore_eos: bool = False
+    """Go on after the model has ended its answer (for benchmarks)."""
 
     def __post_init__(self) -> None:
         _check(math.isfinite(self.temperature) and self.temperature >= 0, "temperature", "0 or more", self.temperature)

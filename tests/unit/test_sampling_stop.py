@@ -13,8 +13,8 @@ STOPS = st.lists(st.text(alphabet="ab\n", min_size=1, max_size=4), max_size=3)
 
 def run(stops: list[str], pieces: list[str]) -> tuple[str, str | None]:
     matcher = StopMatcher(stops)
-    shown = "".join(matcher.push(piece) for piece in pieces)
-    return shown + matcher.finish(), matcher.stopped
+    shown = "".join(matcher.push(piece)[0] for piece in pieces)
+    return shown + matcher.finish(), matcher.matched
 
 
 def by_definition(stops: list[str], text: str) -> tuple[str, str | None]:
@@ -39,8 +39,8 @@ def test_same_for_all_cuts(text: str, stops: list[str], cuts: list[int]) -> None
 def test_holds_back_only_what_may_become_a_stop(text: str, stops: list[str]) -> None:
     matcher, shown = StopMatcher(stops), ""
     for end, character in enumerate(text, 1):
-        shown += matcher.push(character)
-        if matcher.stopped is not None:
+        shown += matcher.push(character)[0]
+        if matcher.stopped:
             break
         held = text[len(shown) : end]
         assert not held or any(stop.startswith(held) for stop in stops)
@@ -48,7 +48,7 @@ def test_holds_back_only_what_may_become_a_stop(text: str, stops: list[str]) -> 
 
 def test_examples() -> None:
     matcher = StopMatcher(["</s>", "User:"])
-    assert [matcher.push(piece) for piece in ("Hi <", "/", "b> U", "s", "er", ": x", "y")] == [
+    assert [matcher.push(piece)[0] for piece in ("Hi <", "/", "b> U", "s", "er", ": x", "y")] == [
         "Hi ",
         "",
         "</b> ",
@@ -57,6 +57,6 @@ def test_examples() -> None:
         "",
         "",
     ]
-    assert matcher.stopped == "User:"
+    assert matcher.matched == "User:"
     assert matcher.finish() == ""
-    assert StopMatcher([]).push("all") == "all"
+    assert StopMatcher([]).push("all") == ("all", False)

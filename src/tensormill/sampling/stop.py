@@ -14,22 +14,27 @@ class StopMatcher:
     def __init__(self, stops: Iterable[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
         self._held = ""
-        self.stopped: str | None = None
+        self.matched: str | None = None
         """The stop string that was found."""
 
-    def push(self, text: str) -> str:
-        """What may be shown after `text` arrived; empty once stopped."""
-        if self.stopped is not None:
-            return ""
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string was found."""
+        return self.matched is not None
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """What may be shown after `text` arrived (nothing once stopped), and whether the text has ended."""
+        if self.stopped:
+            return "", True
         text = self._held + text
         found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            _, at, self.stopped = min(found)
+            _, at, self.matched = min(found)
             self._held = ""
-            return text[:at]
+            return text[:at], True
         held = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - held :]
-        return text[: len(text) - held]
+        return text[: len(text) - held], False
 
     def finish(self) -> str:
         """What was held back, when no more text comes."""
