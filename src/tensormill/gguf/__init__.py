@@ -9,5 +9,6 @@ from tensormill.gguf.header import TensorInfo
 from tensormill.gguf.metadata import Metadata
 from tensormill.gguf.types import GGMLType
 from tensormill.gguf.values import ValueType
+from tensormill.gguf.writer import GGUFWriter
 
-__all__ = ["GGMLType", "GGUFFile", "Metadata", "TensorInfo", "ValueType"]
+__all__ = ["GGMLType", "GGUFFile", "GGUFWriter", "Metadata", "TensorInfo", "ValueType"]
