@@ -22,5 +22,7 @@ class EngineConfig:
     """How keys and values are kept."""
     rows: int = 1
     """Most rows of logits that are wanted at once (`tensormill logits` wants all)."""
+    sequences: int = 1
+    """Most sequences that are computed together."""
     pre: str | None = None
     """Pre-tokenizer to use instead of the one the file names."""

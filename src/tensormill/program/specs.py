@@ -175,9 +175,15 @@ def _hadamard(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 
 # ---- row-wise arithmetic ----
 
-for _kind in ("rms_norm", "layer_norm", "unary", "sinkhorn"):
+for _kind in ("rms_norm", "layer_norm", "sinkhorn"):
     SPECS[_kind] = OpSpec(_kind, _same, rowwise=True)
 SPECS["softmax"] = OpSpec("softmax", _same)
+
+
+@op("unary", rowwise=True)
+def _unary(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
+    x = inputs[0]
+    return [(x.shape, x.dtype if attrs["kind"] == "mod" else "f32")]  # an index stays whole only under mod
 
 
 @op("sum")
@@ -199,8 +205,8 @@ def _where(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
 
 
 @op("angles", step=True)
-def _angles(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
-    return [((inputs[0].shape[1], len(attrs["freq"]), 2), "f32")]
+def _angles(_inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
+    return [((attrs["rows"], len(attrs["freq"]), 2), "f32")]
 
 
 @op("rope", rowwise=True)
@@ -276,6 +282,8 @@ def _attention(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 
 @op("indexer", step=True)
 def _indexer(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
+    q, w, cache, _within = inputs
+    need(cache.k == (1, q.shape[2]) and w.shape == q.shape[:2], "queries, weights and one key a row must fit", q, w, cache)
     return [((inputs[0].shape[0], attrs["k"]), "i32")]
 
 
@@ -288,14 +296,20 @@ def _tail(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 
 @op("ssm_scan", step=True)
 def _ssm_scan(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
-    x, state = inputs[0], inputs[5]
-    need(x.shape[1:] == state.shape[:2], "rows and state do not fit", x, state)
+    x, dt, a, b, c, state = inputs
+    need(x.shape[1:] == state.shape[:2] and dt.shape == x.shape[:2], "rows and state do not fit", x, dt, state)
+    need(
+        b.shape == c.shape and x.shape[1] % b.shape[1] == 0 and b.shape[2] == state.shape[2], "B and C do not fit", b, c, state
+    )
+    need(prod(a.shape) in (x.shape[1], x.shape[1] * state.shape[2]), "A must have 1 or N numbers a head", a, state)
     return [(x.shape, "f32")]
 
 
 @op("delta_rule", step=True)
 def _delta_rule(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
-    q, v, state = inputs[0], inputs[2], inputs[5]
+    q, k, v, beta, g, state = inputs
+    need(q.shape == k.shape and v.shape[1] % q.shape[1] == 0 and beta.shape == v.shape[:2], "heads do not fit", q, k, v, beta)
+    need(g.shape[1] == v.shape[1] and g.shape[2] in (1, q.shape[2]), "decay must be [T,H,1 or K]", g, v)
     need(state.shape == (v.shape[1], q.shape[2], v.shape[2]), "rows and state do not fit", q, v, state)
     return [(v.shape, "f32")]
 

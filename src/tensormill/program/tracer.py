@@ -6,18 +6,22 @@ and attributes of OPS.md; shapes are checked as they are traced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tensormill.errors import ProgramError
 from tensormill.program.ir import Cache, DType, Op, Operand, Program, Shape, Source, Value
 from tensormill.program.recipe import Recipe
 from tensormill.program.specs import infer
 from tensormill.program.unary import Unary
-from tensormill.program.weights import Tensor, sidecar, stem
+from tensormill.program.weights import Tensor, WeightSource, sidecar, stem
+
+MOST_NUMBERS = 1 << 20  # of a table that is read while tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,17 @@ class StepInputs:
 
 
 class Tracer(Unary):
-    """Builds one Program; `tensors` are those of the file, `components` the numbers a RoPE position has."""
+    """Builds one Program; `tensors` are those of the file, `components` the numbers a RoPE position has.
 
-    def __init__(self, name: str, tensors: dict[str, Tensor], *, components: int = 1) -> None:
+    `source` reads what tracing itself must know (RoPE factors); without it only programs that need no such table are traced.
+    """
+
+    def __init__(
+        self, name: str, tensors: Mapping[str, Tensor], *, components: int = 1, source: WeightSource | None = None
+    ) -> None:
         self.name = name
         self.tensors = tensors
+        self._source = source
         self.prefix = ""  # of the block being traced: names values and caches
         self.step = StepInputs(self)
         self.used: set[str] = set()  # tensors that some recipe reads
@@ -66,7 +76,7 @@ class Tracer(Unary):
         self._components = components
         self._weights: dict[Recipe, Value] = {}
         self._caches: dict[str, Cache] = {}
-        self._angles: dict[tuple[bytes, bytes, float], Value] = {}
+        self._angles: dict[tuple[bytes, bytes, float, str], Value] = {}
         self._names: dict[str, int] = {}
 
     # ---- weights and caches ----
@@ -77,6 +87,17 @@ class Tracer(Unary):
             self.used.update(c.tensor for c in recipe.cuts)
             self._weights[recipe] = Value(recipe.name, recipe.shape, "f32", "weight", recipe, tracer=self)
         return self._weights[recipe]
+
+    def numbers(self, w: Value) -> npt.NDArray[np.float32]:
+        """The elements of a small weight, read now, while tracing: constants of the program such as RoPE factors."""
+        recipe = w._recipe
+        if self._source is None:
+            raise ProgramError(f"{recipe.name} must be read while tracing, but the tracer has no file")
+        if prod(recipe.shape) > MOST_NUMBERS:
+            raise ProgramError(
+                f"{recipe.name} is {recipe.shape}; a table read while tracing has at most {MOST_NUMBERS} numbers"
+            )
+        return self._source.float32(recipe)
 
     def paged(
         self,
@@ -192,14 +213,17 @@ class Tracer(Unary):
     def where(self, condition: Value, x: Value, y: Value) -> Value:
         return self._one("where", (condition, x, y))
 
-    def angles(self, freq: npt.ArrayLike, *, comp: npt.ArrayLike | None = None, mag: float = 1.0) -> Value:
-        """cos and sin of position·freq, [T, n/2, 2]; made once a step. `comp`: position component of each pair."""
+    def angles(self, freq: npt.ArrayLike, *, comp: npt.ArrayLike | None = None, mag: float = 1.0, rows: int = 0) -> Value:
+        """cos and sin of position·freq, [T, n/2, 2]; made once a step. `comp`: position component of each pair;
+        `rows`: compression ratio whose completed entries' first positions are meant, [C_r, n/2, 2].
+        """
         f = np.asarray(freq, np.float32)
         c = np.zeros(len(f), np.int32) if comp is None else np.asarray(comp, np.int32)
-        key = (f.tobytes(), c.tobytes(), mag)
+        symbol = f"C{rows}" if rows else "T"
+        key = (f.tobytes(), c.tobytes(), mag, symbol)
         if key not in self._angles:
             positions = self.step.make("positions", (self._components, "T"), "i32")
-            self._angles[key] = self._one("angles", (positions,), name="angles", freq=f, comp=c, mag=mag)
+            self._angles[key] = self._one("angles", (positions,), name="angles", freq=f, comp=c, mag=mag, rows=symbol)
         return self._angles[key]
 
     def rope(self, x: Value, cs: Value, *, pair: str = "adjacent", at: str = "start", inverse: bool = False) -> Value:
@@ -268,8 +292,11 @@ class Tracer(Unary):
             buckets=buckets, style=style, window=window,
         )  # fmt: skip
 
-    def indexer(self, q: Value, w: Value, cache: Cache, within: Value | None = None, *, k: int, block: int = 1) -> Value:
-        return self._one("indexer", (q, w, cache, within), k=k, block=block)
+    def indexer(
+        self, q: Value, w: Value, cache: Cache, within: Value | None = None, *, k: int, block: int = 1, span: int = 1
+    ) -> Value:
+        """The k best visible rows, or blocks of `block` rows; only inside `within`, whose ids stand for `span` rows each."""
+        return self._one("indexer", (q, w, cache, within), k=k, block=block, span=span)
 
     def tail(self, x: Value, ring: Cache, *, rows: int = 0, pad: float = 0.0) -> Value:
         """Each wanted row behind its `back` predecessors; `rows`: compression ratio whose completed entries are wanted."""
