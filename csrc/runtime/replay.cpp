@@ -59,7 +59,7 @@ void Executable::add_op(const std::string& kernel, const int64_t* operands, int 
   static_assert(sizeof(Operand) == Operand::kFields * sizeof(int64_t));
   std::memcpy(r.operands.data(), operands, r.operands.size() * sizeof(Operand));
   r.tensors.resize(r.operands.size());
-  for (const int64_t k : objects) r.objects.push_back(objects_.at(static_cast<size_t>(k)));
+  for (const int64_t k : objects) r.objects.push_back(k < 0 ? nullptr : objects_.at(static_cast<size_t>(k)));
   r.ints = std::move(ints);
   r.floats = std::move(floats);
   r.call = {r.tensors.data(), r.tensors.data() + n_in, r.ints.data(), r.floats.data(), r.objects.data(), n_in, n_out,
