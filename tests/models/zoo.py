@@ -206,8 +206,7 @@ def qwen35(t: Tiny) -> None:
         ssm__time_step_rank=t.vh, ssm__inner_size=inner, full_attention_interval=4,
     )  # fmt: skip
     if t.arch != "qwen3next":
-        a = t.rot // 2 // 3
-        t.key(rope__dimension_sections=[t.rot // 2 - 2 * a, a, a, 0])
+        t.key(rope__dimension_sections=[len(range(part, t.rot // 2, 3)) for part in range(3)] + [0])
     if t.E:
         t.key(expert_shared_feed_forward_length=t.F)
     recurs = getattr(t, "listed", [(i + 1) % 4 != 0 for i in range(t.L)])

@@ -43,8 +43,8 @@ def delta_net(g: Tracer, h: Value, w: Scope, c: Hyper) -> Value:
 
 
 def check_sections(c: Hyper) -> None:
-    """Text has one position, so how the pairs are dealt out to its parts does not matter, but each must go to one."""
+    """Pairs are dealt in turn to time, height and width, all equal for text; only a pair that gets none would matter."""
     key = "rope.dimension_sections"
-    sections = c.raw(key)
-    if not isinstance(sections, np.ndarray) or sections.dtype.kind not in "iu" or sections[:3].sum() != c.rot // 2:
-        raise c.odd(key, f"three counts of rotated pairs that sum to {c.rot // 2}")
+    sections, fair = c.raw(key), [len(range(part, c.rot // 2, 3)) for part in range(3)]
+    if not isinstance(sections, np.ndarray) or sections.dtype.kind not in "iu" or sections[:3].tolist() != fair:
+        raise c.odd(key, f"{fair}, the {c.rot // 2} rotated pairs dealt in turn to three parts of a position")
