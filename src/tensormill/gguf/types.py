@@ -15,6 +15,7 @@ class GGMLType(IntEnum):
     block_bytes: int
 
     def __new__(cls, value: int, block: int, block_bytes: int) -> GGMLType:
+        """Members are written `id, block, block_bytes`; the id alone is the value."""
         self = int.__new__(cls, value)
         self._value_ = value
         self.block = block
@@ -67,3 +68,6 @@ class GGMLType(IntEnum):
         if columns % self.block:
             raise ValueError(f"a {self.name} row needs a multiple of {self.block} elements, not {columns}")
         return columns // self.block * self.block_bytes
+
+
+TYPE_BY_ID: dict[int, GGMLType] = {int(kind): kind for kind in GGMLType}
