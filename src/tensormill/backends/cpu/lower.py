@@ -178,6 +178,15 @@ class Lowering:
                 self.caches[operand] = make_slots(operand, self.limits, 0)
         return self.caches[operand]
 
+    def state(self, operand: Operand, inputs: int) -> Slots:
+        """The memory of a recurrent state whose op takes `inputs` numbers a token."""
+        assert isinstance(operand, Cache)
+        if operand not in self.caches:
+            self.caches[operand] = make_slots(operand, self.limits, inputs)
+        slots = self.caches[operand]
+        assert isinstance(slots, Slots)
+        return slots
+
     def emit(
         self,
         kernel: str,

@@ -86,10 +86,10 @@ class View:
 
 
 def contiguous(shape: Shape) -> tuple[int, ...]:
-    """Row-major strides; the size of the first axis does not matter."""
+    """Row-major strides; those beyond a symbol (positions [c, T]) are 0 here and known to the replay."""
     strides = [1]
     for dim in reversed(shape[1:]):
-        strides.append(strides[-1] * int(dim))
+        strides.append(0 if isinstance(dim, str) else strides[-1] * dim)
     return tuple(reversed(strides)) if shape else ()
 
 
