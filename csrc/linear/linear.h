@@ -76,8 +76,9 @@ inline int64_t packed_bytes(Type t, int64_t rows, int64_t columns) { return pane
 void pack(Type, const uint8_t* source, int64_t rows, int64_t columns, int64_t panel_begin, int64_t panel_end,
           uint8_t* packed);
 
-// Codebooks of the IQ types, handed over once at load: `entries` rows of `width` signed bytes.
+// Codebooks of the IQ types ([entries][width] signed bytes), handed over once at load, before any other call with
+// the type; the functions above throw std::runtime_error for a type whose codebook is missing.
 void set_codebook(Type, const int8_t* values, int64_t entries, int64_t width);
-const int8_t* codebook(Type);                      // throws std::runtime_error if it was not set
+extern const int8_t* codebooks[64];                // by type; IQ1_M reads that of IQ1_S
 
 }  // namespace mill::linear
