@@ -64,9 +64,7 @@ class View:
             if self.strides[k] != self.strides[k + 1] * int(self.shape[k + 1]):
                 return None
         times = self.times * prod(int(d) for d in self.shape[1:-1])
-        return View(
-            self.storage, (self.shape[0], self.shape[-1]), (self.strides[-2], self.strides[-1]), self.offset, times
-        )
+        return View(self.storage, (self.shape[0], self.shape[-1]), (self.strides[-2], self.strides[-1]), self.offset, times)
 
     def wide(self) -> View | None:
         """All trailing axes as one: [first, rest], or None if they are not contiguous."""
