@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tensormill import models
+from tensormill.cache import Cache
 from tensormill.chat import ChatTemplate
 from tensormill.config import EngineConfig
-from tensormill.engine.paging import SinglePager
 from tensormill.engine.session import Session
+from tensormill.engine.sizing import Sizes, is_stateful, limits
 from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
-from tensormill.program import Backend, Limits, Program, Step, WeightSource
+from tensormill.program import Backend, Executable, Program, Run, WeightSource, build_step
 from tensormill.program.backend import Progress
 from tensormill.tokenizer import Tokenizer
 
@@ -26,17 +28,22 @@ DEFAULT_CONTEXT = 8192
 
 
 class Engine:
-    """A model file, compiled for a backend, with caches for one session."""
+    """A model file, compiled for a backend, with its caches."""
 
     def __init__(self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None) -> None:
         self.config = config
-        self._file = file
-        self.program: Program = models.trace(file)["main"]
+        self.file = file
         self.context = _context(config.context, models.context_length(file.metadata))
-        limits = self._limits()
+        self.chunk = min(config.chunk, self.context)
+        self.program: Program = models.trace(file, context=self.context)["main"]
+        self.stateful = is_stateful(self.program)
+        sizes = Sizes(config.sequences, self.context, self.chunk, min(config.rows, self.chunk))
+        self.limits = limits(self.program, sizes, config.kv_type)
+        self.cache = Cache(self.limits.pages, page=self.limits.page, slots=self.limits.slots, stateful=self.stateful)
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))
-        self._executable = backend.compile(
-            self.program, WeightSource(file), limits, threads=config.threads, progress=progress
+        weights = WeightSource(file)
+        self.executable: Executable = backend.compile(
+            self.program, weights, self.limits, threads=config.threads, progress=progress
         )  # fmt: skip
 
     @classmethod
@@ -52,22 +59,10 @@ class Engine:
             file.close()
             raise
 
-    def _limits(self) -> Limits:
-        chunk = min(self.config.chunk, self.context)
-        windows = SinglePager.windows_of(self.program)
-        self.pager = SinglePager(windows, self.context, chunk, Limits().page)
-        rows = min(self.config.rows, chunk)
-        return Limits(tokens=chunk, rows=rows, pages=self.pager.pages, kv_type=self.config.kv_type)
-
     @property
     def metadata(self) -> Metadata:
         """The file's metadata."""
-        return self._file.metadata
-
-    @property
-    def file(self) -> GGUFFile:
-        """The open file."""
-        return self._file
+        return self.file.metadata
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -86,29 +81,43 @@ class Engine:
         """How many logits a row has."""
         return cast(int, self.program.outputs["logits"].shape[1])
 
-    @property
+    @cached_property
     def components(self) -> int:
         """How many numbers a position has for RoPE."""
         positions = next((v for v in self.program.inputs if v.name == "positions"), None)
         return cast(int, positions.shape[0]) if positions else 1
 
     def session(self) -> Session:
-        """A new conversation. The engine holds caches for one: an older session must not be used after."""
+        """A new conversation."""
         return Session(self)
 
-    def run(self, step: Step) -> npt.NDArray[np.float32]:
+    def run(self, runs: Sequence[Run]) -> npt.NDArray[np.float32]:
         """Logits [R, V] of one step, as a copy."""
-        return np.array(self._executable.run(step)["logits"], np.float32)
+        ratios = sorted({c.ratio for c in self.program.caches if c.ratio > 1})
+        step = build_step(runs, components=self.components, ratios=ratios)
+        return np.array(self.executable.run(step)["logits"], np.float32)
 
-    def can_resume(self, at: int, length: int) -> bool:
-        """Whether a sequence may be cut back from `length` tokens to `at`: recurrent states cannot rewind."""
-        if at == length:
-            return True
-        return all(c.kind == "paged" for c in self.program.caches) and self.pager.can_resume(at, length)
+    def keep_snapshot(self, node: Any, slot: int) -> None:
+        """Keep what a slot holds at the end of a tree node, so that later prompts can resume there."""
+        if node is not None and node.snapshot is None:
+            states = self.executable.snapshot(slot)
+            self.cache.tree.keep_snapshot(node, states, sum(s.nbytes for s in states.values()))
+
+    def check_tokens(self, tokens: Sequence[int]) -> None:
+        """Refuse what cannot be computed: no tokens, unknown ones, more than the context."""
+        if not len(tokens):
+            raise RequestError("there is nothing to compute: the prompt has no tokens")
+        if len(tokens) > self.context:
+            raise RequestError(
+                f"{len(tokens)} tokens do not fit in the context of {self.context}; raise --ctx or shorten the prompt"
+            )
+        bad = next((t for t in tokens if not 0 <= t < self.n_vocab), None)
+        if bad is not None:
+            raise RequestError(f"token {bad} is not in the vocabulary of {self.n_vocab}")
 
     def close(self) -> None:
         """Give back the file."""
-        self._file.close()
+        self.file.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -120,4 +129,4 @@ class Engine:
 def _context(asked: int, trained: int) -> int:
     if asked < 0:
         raise RequestError(f"a context of {asked} tokens makes no sense; give --ctx a positive number or 0 for the model's own")
-    return asked or min(trained, DEFAULT_CONTEXT)
+    return asked or min(trained or DEFAULT_CONTEXT, DEFAULT_CONTEXT)

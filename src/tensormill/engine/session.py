@@ -1,6 +1,6 @@
 """A session: one conversation. It keeps the tokens it has seen, feeds new ones in chunks, and generates.
 
-What is already in the caches is not computed again: a prompt that begins as the last one did only pays for the rest.
+What is already in the caches is not computed again: a prompt that begins as an earlier one did only pays for the rest.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tensormill.cache import Holding
 from tensormill.config import SamplingConfig
 from tensormill.engine.timings import Timings
 from tensormill.errors import RequestError
-from tensormill.program import Run, build_step
+from tensormill.program import Run
 from tensormill.sampling import Sampler, StopMatcher
 
 if TYPE_CHECKING:
@@ -35,96 +36,96 @@ class Piece:
 
 
 class Session:
-    """One sequence on one engine; not thread-safe."""
+    """One sequence on one engine; not thread-safe. Two sessions on an engine of one sequence must not be used in turns."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._holding: Holding | None = None
         self.tokens: list[int] = []
         self.timings = Timings()
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self.tokens.clear()
+    def begin(self, tokens: Sequence[int]) -> int:
+        """Start afresh on whatever the caches hold of `tokens`; how many need not be fed again (never all of them)."""
+        self.end()
+        if not self._engine.cache.free_slots:
+            raise RequestError("every slot of this engine is in use: end another session first, or load with more sequences")
+        holding = self._holding = self._engine.cache.open(tokens)
+        if holding.snapshot is not None:
+            self._engine.executable.restore(holding.slot, holding.snapshot)
+        self.tokens = list(tokens[: holding.resumed])
+        return holding.resumed
+
+    def end(self) -> None:
+        """Let go of pages and slot; what the prefix tree knows stays for later prompts."""
+        if self._holding is not None:
+            self._engine.cache.close(self._holding)
+        self._holding, self.tokens = None, []
 
     def feed(self, tokens: Sequence[int]) -> Logits:
         """Append tokens; the logits [V] that follow the last."""
-        return self._run(tokens, every=False)[-1]
+        return list(self._chunks(tokens, False, self._engine.chunk))[-1][-1]
 
     def logits(self, tokens: Sequence[int], chunk: int = 0) -> Logits:
-        """Append tokens; the logits [n, V] that follow each, computed `chunk` tokens at a time (0: the engine's)."""
-        return np.concatenate(list(self._chunks(tokens, True, chunk)))
-
-    def resume(self, tokens: Sequence[int]) -> int:
-        """Cut back to the longest beginning shared with `tokens` that the caches still hold; how many that are."""
-        shared = _common(self.tokens, tokens[: len(tokens) - 1])  # the last one is fed again: its logits are wanted
-        if not self._engine.can_resume(shared, len(self.tokens)):
-            shared = 0
-        del self.tokens[shared:]
-        return shared
+        """Append tokens; the logits [n, V] that follow each, computed at most `chunk` tokens at a time."""
+        most = min(self._engine.limits.rows, self._engine.chunk)
+        return np.concatenate(list(self._chunks(tokens, True, min(chunk or most, most))))
 
     def generate(self, prompt: Sequence[int], sampling: SamplingConfig | None = None) -> Iterator[Piece]:
         """Answer a prompt (all of the conversation so far), token by token."""
-        sampling = sampling or SamplingConfig()
-        engine = self._engine
-        self.timings = Timings(reused=self.resume(prompt))
+        engine, sampling = self._engine, sampling or SamplingConfig()
+        engine.check_tokens(prompt)
         started = time.perf_counter()
-        logits = self.feed(prompt[len(self.tokens) :])
+        self.timings = Timings(reused=self.begin(prompt))
+        logits = self.feed(prompt[self.timings.reused :])
         self.timings.prefill(len(prompt) - self.timings.reused, time.perf_counter() - started)
-        sampler, stream = Sampler(sampling, len(logits)), engine.tokenizer.stream()
+        sampler, stream, stops = Sampler(sampling, len(logits)), engine.tokenizer.stream(), StopMatcher(sampling.stop)
         for token in prompt:
             sampler.accept(token)
-        stops = StopMatcher(sampling.stop)
-        finish = "length"
-        for n in range(sampling.max_tokens or engine.context):
+        finish, made = "", 0
+        while not finish:
             token = sampler.sample(logits)
             if token in engine.tokenizer.end_ids:
                 finish = "stop"
                 break
             sampler.accept(token)
+            made += 1
             text, stopped = stops.push(stream.push(token))
             yield Piece(text, token)
-            if stopped or len(self.tokens) >= engine.context:
-                finish = "stop" if stopped else "context"
-                break
-            if n + 1 != sampling.max_tokens:
+            if stopped:
+                finish = "stop"
+            elif made == sampling.max_tokens:
+                finish = "length"
+            elif len(self.tokens) == engine.context:
+                finish = "context"
+            else:
                 started = time.perf_counter()
                 logits = self.feed([token])
                 self.timings.decode(time.perf_counter() - started)
-        rest = "" if stops.stopped else stops.push(stream.finish())[0] + stops.finish()
-        yield Piece(rest, -1, finish)
-
-    def _run(self, tokens: Sequence[int], *, every: bool) -> Logits:
-        logits = None
-        for logits in self._chunks(tokens, every, 0):  # noqa: B007 - the last is wanted
-            pass
-        assert logits is not None
-        return logits
+        yield Piece(stops.push(stream.finish())[0] + stops.finish(), -1, finish)
 
     def _chunks(self, tokens: Sequence[int], every: bool, chunk: int) -> Iterator[Logits]:
         engine = self._engine
-        self._check(tokens)
-        limit = min(chunk or engine.config.chunk, engine.config.rows if every else engine.config.chunk)
-        for start in range(0, len(tokens), limit):
-            part = list(tokens[start : start + limit])
-            last = start + limit >= len(tokens)
-            want = range(len(part)) if every else [len(part) - 1] if last else []
-            past = len(self.tokens)
-            run = Run(part, past=past, pages=engine.pager.tables(past + len(part)), slot=1, want=want)
-            out = engine.run(build_step([run], components=engine.components))
-            self.tokens += part
-            yield out
+        engine.check_tokens([*self.tokens, *tokens])
+        if self._holding is None:
+            self.begin([])
+        ahead = list(tokens)
+        while ahead:
+            size = min(chunk, len(ahead))
+            border = (len(self.tokens) + len(ahead) - 1) // engine.limits.page * engine.limits.page - len(self.tokens)
+            at_border = engine.stateful and 0 < border <= size  # end a chunk where the states are worth a snapshot
+            part, ahead = ahead[: border if at_border else size], ahead[border if at_border else size :]
+            yield self._step(part, every, last=not ahead, snapshot=at_border and len(part) > 1)
 
-    def _check(self, tokens: Sequence[int]) -> None:
-        engine, n = self._engine, len(self.tokens) + len(tokens)
-        if not len(tokens):
-            raise RequestError("there is nothing to compute: the prompt has no tokens")
-        if n > engine.context:
-            raise RequestError(f"{n} tokens do not fit in the context of {engine.context}; raise --ctx or shorten the prompt")
-        bad = next((t for t in tokens if not 0 <= t < engine.n_vocab), None)
-        if bad is not None:
-            raise RequestError(f"token {bad} is not in the vocabulary of {engine.n_vocab}")
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    n = min(len(a), len(b))
-    return next((i for i in range(n) if a[i] != b[i]), n)
+    def _step(self, part: list[int], every: bool, *, last: bool, snapshot: bool) -> Logits:
+        engine, holding, past = self._engine, self._holding, len(self.tokens)
+        assert holding is not None
+        if not engine.cache.reserve(holding, past + len(part)):
+            raise RequestError(f"there is no room in the caches for {past + len(part)} tokens; raise --ctx")
+        want = range(len(part)) if every else [len(part) - 1] if last else []
+        run = Run(part, past=past, pages=holding.tables, slot=holding.slot, want=list(want))
+        out = engine.run([run])
+        self.tokens += part
+        engine.cache.commit(holding, self.tokens, len(self.tokens))
+        if snapshot:
+            engine.keep_snapshot(holding.node, holding.slot)
+        return out

@@ -45,6 +45,7 @@ class GGUFFile:
             names = _part_paths(path, first.metadata, count)
             if names[0] != path:
                 self.close()
+                self.paths.clear()
                 headers = [self._add(names[0])]
             headers += [self._add(name) for name in names[1:]]
             for number, header in enumerate(headers):
@@ -99,7 +100,6 @@ class GGUFFile:
             with contextlib.suppress(BufferError):
                 data.close()
         self._maps.clear()
-        self.paths = self.paths if hasattr(self, "path") else []
 
     def __enter__(self) -> GGUFFile:
         return self

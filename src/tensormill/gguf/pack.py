@@ -29,7 +29,7 @@ def pack_value(value: object, kind: ValueType | None = None) -> bytes:
     if isinstance(value, np.ndarray):
         return _pack_numbers(value, kind)
     if isinstance(value, (str, bool, int, float, np.generic)):
-        kind = kind or _kind([value], _INTEGERS)
+        kind = _kind([value], _INTEGERS) if kind is None else kind
         return struct.pack("<I", kind) + _pack_scalar(value, kind)
     if isinstance(value, Sequence):
         return _pack_list(value, kind)
@@ -50,7 +50,7 @@ def _pack_scalar(value: Any, kind: ValueType) -> bytes:
 def _pack_list(values: Sequence[Any], kind: ValueType | None) -> bytes:
     if kind is None and not values:
         raise ValueError("an empty list needs the type of its items")
-    kind = kind or _kind(values, _ARRAY_INTEGERS)
+    kind = _kind(values, _ARRAY_INTEGERS) if kind is None else kind
     head = struct.pack("<IIQ", ValueType.ARRAY, kind, len(values))
     return head + b"".join(_pack_scalar(value, kind) for value in values)
 
@@ -58,7 +58,8 @@ def _pack_list(values: Sequence[Any], kind: ValueType | None) -> bytes:
 def _pack_numbers(values: np.ndarray[Any, Any], kind: ValueType | None) -> bytes:
     if values.ndim != 1:
         raise ValueError(f"a metadata array has one axis, not {values.ndim}")
-    kind = kind or KIND_OF_DTYPE.get(values.dtype.newbyteorder("<"))
+    if kind is None:
+        kind = KIND_OF_DTYPE.get(values.dtype.newbyteorder("<"))
     if kind not in DTYPES:
         raise ValueError(f"GGUF metadata cannot hold numbers of type {values.dtype}")
     cast = values.astype(DTYPES[kind])

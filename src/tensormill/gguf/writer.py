@@ -88,7 +88,8 @@ class GGUFWriter:
             if type is None or shape is None:
                 raise ValueError(f"{name!r}: data to be made later needs a type and a shape")
         else:
-            type = type or _TYPE_OF_DTYPE.get(data.dtype.newbyteorder("<"))
+            if type is None:
+                type = _TYPE_OF_DTYPE.get(data.dtype.newbyteorder("<"))
             if type is None:
                 raise ValueError(f"{name!r}: an array of {data.dtype} needs a type")
             shape = shape if shape is not None else _shape(data, type)

@@ -4,5 +4,6 @@
 """
 
 from tensormill.quant.decode import DECODABLE, decode
+from tensormill.quant.encode import ENCODABLE, encode
 
-__all__ = ["DECODABLE", "decode"]
+__all__ = ["DECODABLE", "ENCODABLE", "decode", "encode"]

@@ -30,6 +30,14 @@ def codes(packed: U8, bits: int, run: int) -> U8:
     return wide.reshape(len(packed), -1)
 
 
+def pack_codes(values: U8, bits: int, run: int) -> U8:
+    """The opposite of `codes`, [n, elements] → [n, bytes]."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    wide = values.reshape(len(values), -1, 8 // bits, run) << shifts
+    packed: U8 = np.bitwise_or.reduce(wide, axis=2)
+    return packed.reshape(len(values), -1)
+
+
 def bit_codes(packed: U8) -> U8:
     """One bit an element, lowest first, [n, bytes] → [n, 8·bytes] of 0 and 1."""
     return np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")
@@ -54,3 +62,16 @@ def unpack_k_scales(packed: U8) -> tuple[U8, U8]:
     scales = np.concatenate([low & 63, (rest & 15) | (low >> 6 << 4)], axis=1)
     mins = np.concatenate([high & 63, (rest >> 4) | (high >> 6 << 4)], axis=1)
     return scales, mins
+
+
+def pack_k_scales(scales: U8, mins: U8) -> U8:
+    """The opposite of `unpack_k_scales`: eight scales and eight mins below 64 → twelve bytes."""
+    four, six = np.uint8(4), np.uint8(6)
+    low = scales[:, :4] | scales[:, 4:] >> four << six
+    high = mins[:, :4] | mins[:, 4:] >> four << six
+    return np.concatenate([low, high, scales[:, 4:] & np.uint8(15) | mins[:, 4:] << four], axis=1)
+
+
+def half_bytes(values: F32) -> U8:
+    """float32 [n, 1] → the bytes of float16, [n, 2]."""
+    return np.ascontiguousarray(values.astype("<f2")).view(np.uint8)

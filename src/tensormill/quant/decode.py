@@ -25,11 +25,13 @@ def decode(kind: GGMLType, rows: U8) -> F32:
     n, row_bytes = rows.shape
     if rows.dtype != np.uint8 or row_bytes % kind.block_bytes:
         raise ValueError(f"{kind.name} rows are uint8 in blocks of {kind.block_bytes}, not {rows.dtype} [{row_bytes}]")
-    blocks = np.ascontiguousarray(rows).reshape(-1, kind.block_bytes)
-    out = np.empty((len(blocks), kind.block), np.float32)
-    step = max(1, _PIECE // kind.block)
+    columns = row_bytes // kind.block_bytes * kind.block
+    block = kind.block if kind.block > 1 else max(1, columns)  # plain numbers go row by row
+    blocks = np.ascontiguousarray(rows).reshape(-1, block // kind.block * kind.block_bytes)
+    out = np.empty((len(blocks), block), np.float32)
+    step = max(1, _PIECE // block)
     decoder = _DECODERS[kind]
     with np.errstate(all="ignore"):
         for start in range(0, len(blocks), step):
             out[start : start + step] = decoder(blocks[start : start + step])
-    return out.reshape(n, row_bytes // kind.block_bytes * kind.block)
+    return out.reshape(n, columns)

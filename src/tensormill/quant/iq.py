@@ -103,11 +103,10 @@ def _iq1(
 
 def _iq1_s(blocks: U8) -> F32:
     words = blocks[:, 34:].view("<u2")  # for each 32 elements: 4 × 3 high bits of codes, 3 bits of scale, sign of delta
-    high = words[:, :, None] >> np.array([0, 3, 6, 9], np.uint16) & np.uint16(7)
+    high = (words[:, :, None] >> np.array([0, 3, 6, 9], np.uint16) & 7).astype(np.uint16)
+    index = blocks[:, 2:34] | high.reshape(len(blocks), -1) << np.uint16(8)
     scales = half(blocks, 0) * (2 * (words >> 12 & 7) + 1)
-    return _iq1(
-        GGMLType.IQ1_S, blocks[:, 2:34] | high.reshape(len(blocks), -1) << np.uint16(8), words >> np.uint16(15), scales
-    )
+    return _iq1(GGMLType.IQ1_S, index, words >> np.uint16(15), scales)
 
 
 def _iq1_m(blocks: U8) -> F32:
@@ -116,7 +115,7 @@ def _iq1_m(blocks: U8) -> F32:
     d = np.bitwise_or.reduce(nibbles, axis=1, keepdims=True).view("<f2").astype(np.float32)
     fine = words[:, :, None] >> np.array([0, 3, 6, 9], np.uint16) & np.uint16(7)
     extra = codes(blocks[:, 32:48], 4, 1)  # for each 8 elements: 3 high bits of the code, sign of delta
-    index = blocks[:, :32] | (extra & 7).astype(np.uint16) << np.uint16(8)
+    index = blocks[:, :32] | (extra & np.uint8(7)).astype(np.uint16) << np.uint16(8)
     return _iq1(GGMLType.IQ1_M, index, extra >> np.uint8(3), d * (2 * fine.reshape(len(blocks), -1) + 1))
 
 

@@ -1,0 +1,25 @@
+// Which instruction set runs: chosen once by cpuid, or by TENSORMILL_ISA (avx2, avx512, neon) for tests.
+// Code compiled per set lives in namespace mill::TM_ISA and offers tables of functions; TM_SELECT picks one.
+#pragma once
+
+namespace mill {
+
+enum class Isa { avx2, avx512, neon };
+
+Isa isa();               // throws std::runtime_error if this machine has none of the compiled sets
+const char* isa_name();
+
+}  // namespace mill
+
+// TM_DECLARE_TABLE(Kernels, table): declares `table` of every compiled set.
+// TM_SELECT(table): a reference to the table of the chosen set.
+#if defined(TM_HAS_neon)
+#define TM_DECLARE_TABLE(type, table) \
+  namespace neon { extern const type table; }
+#define TM_SELECT(table) (mill::neon::table)
+#else
+#define TM_DECLARE_TABLE(type, table) \
+  namespace avx2 { extern const type table; } \
+  namespace avx512 { extern const type table; }
+#define TM_SELECT(table) (mill::isa() == mill::Isa::avx512 ? mill::avx512::table : mill::avx2::table)
+#endif

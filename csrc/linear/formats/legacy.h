@@ -1,0 +1,132 @@
+// Types with one f16 scale (and min) for each 32 inputs: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL.
+//
+// A line is 64 bytes: 16 rows x 4 bytes, row r at bytes 4 r .. 4 r + 3. In the nibble line t of 32 inputs the low
+// nibbles are inputs 4 t .. 4 t + 3, the high ones 16 + 4 t ...; in the fifth-bit line, bit t of byte b is input 4 t + b.
+//
+//   Q8_0   16 rows x 64 | d [2][16] f16, 64 B | 2 x 8 lines of code + 128 |                        1088 B
+//   Q4_0   16 rows x 64 | d [2][16], 64 B | 2 x 4 nibble lines |                                    576 B   (IQ4_NL too)
+//   Q4_1   16 rows x 32 | d [16], m [16], 64 B | 4 nibble lines |                                   320 B
+//   Q5_0   16 rows x 64 | d [2][16], 64 B | 2 x (fifth-bit line, 4 nibble lines) |                  704 B
+//   Q5_1   16 rows x 32 | d [16], m [16], 64 B | fifth-bit line | 4 nibble lines |                  384 B
+#pragma once
+#include "linear/formats/lines.h"
+#include "linear/formats/tables.h"
+
+namespace mill::TM_ISA::linear {
+
+inline void put_words(const uint8_t* words, int n, int row, uint8_t* line) {  // n words of 4 bytes, one for each line
+  for (int t = 0; t < n; ++t) std::memcpy(line + 64 * t + 4 * row, words + 4 * t, 4);
+}
+
+inline void put_fifth_bits(const uint8_t* bits, int row, uint8_t* line) {  // bit j of 32 = input j
+  uint8_t codes[32];
+  for (int j = 0; j < 32; ++j) codes[j] = bits[j / 8] >> (j % 8) & 1;
+  put_bits(codes, 0, row, line);
+}
+
+template <int file_bytes> struct ScaleOnly {  // d [2][16], 64 inputs
+  static constexpr int kInputs = 64, kFront = 0, kGroup = 32, kFileInputs = 32, kFileBytes = file_bytes;
+  static constexpr bool kMins = false;
+  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
+    store(scale, load_f16(block));
+    store(scale + 16, load_f16(block + 32));
+  }
+};
+
+template <int file_bytes> struct ScaleAndMin {  // d [16], m [16], 32 inputs
+  static constexpr int kInputs = 32, kFront = 0, kGroup = 32, kFileInputs = 32, kFileBytes = file_bytes;
+  static constexpr bool kMins = true;
+  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float* min) {
+    store(scale, load_f16(block));
+    store(min, sub(zero_floats(), load_f16(block + 32)));  // m is added
+  }
+};
+
+struct Q8_0 : ScaleOnly<34> {
+  static constexpr int kBytes = 1088, kOffset = 128;
+  static constexpr bool kWide = true;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    unroll<8>([&](auto t) TM_LAMBDA { use(t, load_bytes(block + 64 + 512 * j + 64 * t)); });
+  }
+  static void pack(const uint8_t* const rows[16], int blocks, uint8_t*, uint8_t* out) {
+    for (int j = 0; j < blocks; ++j)
+      for (int r = 0; r < 16; ++r) {
+        const uint8_t* in = rows[r] + kFileBytes * j;
+        put_half(in, r, out + 32 * j);
+        put_words(in + 2, 8, r, out + 64 + 512 * j);
+      }
+    for (int i = 64; i < 64 + 512 * blocks; ++i) out[i] ^= 0x80;
+  }
+};
+
+struct Q4_0 : ScaleOnly<18> {
+  static constexpr int kBytes = 576, kOffset = 8;
+  static constexpr bool kWide = false;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    nibble_lines(block + 64 + 256 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int blocks, uint8_t*, uint8_t* out) {
+    for (int j = 0; j < blocks; ++j)
+      for (int r = 0; r < 16; ++r) {
+        const uint8_t* in = rows[r] + kFileBytes * j;
+        put_half(in, r, out + 32 * j);
+        put_words(in + 2, 4, r, out + 64 + 256 * j);
+      }
+  }
+};
+
+struct IQ4_NL : Q4_0 {
+  static constexpr int kOffset = 128;
+  static constexpr bool kWide = true;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    table_lines(kIQ4Codes, block + 64 + 256 * j, use);
+  }
+};
+
+struct Q4_1 : ScaleAndMin<20> {
+  static constexpr int kBytes = 320, kOffset = 0;
+  static constexpr bool kWide = false;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int, Use use) { nibble_lines(block + 64, use); }
+  static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      put_half(rows[r], r, out);
+      put_half(rows[r] + 2, r, out + 32);
+      put_words(rows[r] + 4, 4, r, out + 64);
+    }
+  }
+};
+
+struct Q5_0 : ScaleOnly<22> {
+  static constexpr int kBytes = 704, kOffset = 16;
+  static constexpr bool kWide = false;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    five_bit_lines(block + 64 + 320 * j, block + 128 + 320 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int blocks, uint8_t*, uint8_t* out) {
+    for (int j = 0; j < blocks; ++j)
+      for (int r = 0; r < 16; ++r) {
+        const uint8_t* in = rows[r] + kFileBytes * j;
+        put_half(in, r, out + 32 * j);
+        put_fifth_bits(in + 2, r, out + 64 + 320 * j);
+        put_words(in + 6, 4, r, out + 128 + 320 * j);
+      }
+  }
+};
+
+struct Q5_1 : ScaleAndMin<24> {
+  static constexpr int kBytes = 384, kOffset = 0;
+  static constexpr bool kWide = false;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int, Use use) {
+    five_bit_lines(block + 64, block + 128, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      put_half(rows[r], r, out);
+      put_half(rows[r] + 2, r, out + 32);
+      put_fifth_bits(rows[r] + 4, r, out + 64);
+      put_words(rows[r] + 8, 4, r, out + 128);
+    }
+  }
+};
+
+}  // namespace mill::TM_ISA::linear

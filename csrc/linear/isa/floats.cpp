@@ -1,0 +1,112 @@
+// Kernels of the float types: for each 32 inputs an even and an odd chain of fma from zero, added to each other,
+// then to the total. This is the order of an AMX bf16 tile, so that such a path can join without changing a bit.
+#include "linear/formats/floats.h"
+
+#include "linear/call.h"
+
+namespace mill::TM_ISA::linear {
+namespace {
+
+inline constexpr int64_t kChunk = 256;  // inputs decoded at a time: two panels of float32 are 32 KB
+
+// P panels (weights at w[p], one line of `bytes` for each input) x NT tokens, inputs [0, n).
+template <class F, int P, int NT>
+TM_INLINE void chains(const uint8_t* const* w, const float* const* x, int64_t n, Floats (*total)[P]) {
+  for (int64_t k0 = 0; k0 < n; k0 += 32) {
+    const int64_t end = n - k0 < 32 ? n : k0 + 32;
+    Floats even[NT][P], odd[NT][P];
+    for (int t = 0; t < NT; ++t)
+      for (int p = 0; p < P; ++p) even[t][p] = odd[t][p] = zero_floats();
+    int64_t k = k0;
+    for (; k + 1 < end; k += 2)
+      for (int p = 0; p < P; ++p) {
+        const Floats w0 = F::load(w[p] + 16 * k * F::kBytes), w1 = F::load(w[p] + 16 * (k + 1) * F::kBytes);
+        for (int t = 0; t < NT; ++t) {
+          even[t][p] = fma(w0, broadcast(x[t][k]), even[t][p]);
+          odd[t][p] = fma(w1, broadcast(x[t][k + 1]), odd[t][p]);
+        }
+      }
+    if (k < end)
+      for (int p = 0; p < P; ++p)
+        for (int t = 0; t < NT; ++t)
+          even[t][p] = fma(F::load(w[p] + 16 * k * F::kBytes), broadcast(x[t][k]), even[t][p]);
+    for (int t = 0; t < NT; ++t)
+      for (int p = 0; p < P; ++p) total[t][p] = add(total[t][p], add(even[t][p], odd[t][p]));
+  }
+}
+
+template <class F, int P, int NT>
+void block(const uint8_t* const* w, const float* const* x, int64_t n, float* const* out, bool first, int valid) {
+  Floats total[NT][P];
+  for (int t = 0; t < NT; ++t)
+    for (int p = 0; p < P; ++p) {
+      const float* at = out[t] + 16 * p;
+      total[t][p] = first ? zero_floats() : p + 1 < P || valid == 16 ? load_floats(at) : load_first(at, valid);
+    }
+  chains<F, P, NT>(w, x, n, total);
+  for (int t = 0; t < NT; ++t)
+    for (int p = 0; p < P; ++p) {
+      float* at = out[t] + 16 * p;
+      p + 1 < P || valid == 16 ? store(at, total[t][p]) : store_first(at, total[t][p], valid);
+    }
+}
+
+template <class F, int P, int NT = kTileTokens>
+void block_of(int nt, const uint8_t* const* w, const float* const* x, int64_t n, float* const* out, bool first,
+              int valid) {
+  if constexpr (NT > 1) {
+    if (nt < NT) return block_of<F, P, NT - 1>(nt, w, x, n, out, first, valid);
+  }
+  block<F, P, NT>(w, x, n, out, first, valid);
+}
+
+template <class F, int P>
+void panels(const Matrix& m, int64_t panel, const Call& call, float* lines) {
+  const int64_t bytes = panel_size(float_geometry<F>(), m.columns);
+  const bool direct = call.n_tokens <= kTileTokens;  // few tokens: straight from the packed elements
+  const int64_t chunk = direct ? m.columns : kChunk;
+  const int nt_max = tile_tokens(call.n_tokens), valid = valid_rows(m, panel + P - 1);
+  for (int64_t k0 = 0; k0 == 0 || k0 < m.columns; k0 += chunk) {
+    const int64_t n = m.columns - k0 < chunk ? m.columns - k0 : chunk;
+    const uint8_t* w[P];
+    for (int p = 0; p < P; ++p) {
+      w[p] = m.data + (panel + p) * bytes + 16 * k0 * F::kBytes;
+      if (direct) continue;
+      float* to = lines + p * 16 * kChunk;
+      for (int64_t k = 0; k < n; ++k) store(to + 16 * k, F::load(w[p] + 16 * k * F::kBytes));
+      w[p] = reinterpret_cast<const uint8_t*>(to);
+    }
+    for (int64_t t0 = 0; t0 < call.n_tokens; t0 += nt_max) {
+      const int nt = static_cast<int>(call.n_tokens - t0 < nt_max ? call.n_tokens - t0 : nt_max);
+      const float* x[kTileTokens];
+      float* out[kTileTokens];
+      for (int t = 0; t < nt; ++t) {
+        x[t] = call.values(t0 + t) + k0;
+        out[t] = call.row(t0 + t) + panel * kPanel;
+      }
+      if (direct) block_of<F, P>(nt, w, x, n, out, k0 == 0, valid);
+      else block_of<F32, P>(nt, w, x, n, out, k0 == 0, valid);
+    }
+  }
+}
+
+template <class F>
+void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
+              int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
+  if (n_tokens == 0) return;
+  const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
+  int64_t p = begin;
+  for (; p + kTilePanels <= end; p += kTilePanels) panels<F, kTilePanels>(m, p, call, static_cast<float*>(scratch));
+  for (; p < end; ++p) panels<F, 1>(m, p, call, static_cast<float*>(scratch));
+}
+
+template <class F> constexpr FormatKernels floating(Type type) {
+  return {type, false, float_geometry<F>(), pack_float_panel<F>, multiply<F>, decode_float_row<F>};
+}
+
+}  // namespace
+
+extern const FormatKernels kFloats[] = {floating<F32>(Type::F32), floating<F16>(Type::F16), floating<BF16>(Type::BF16),
+                                  {}};
+
+}  // namespace mill::TM_ISA::linear

@@ -1,0 +1,170 @@
+// The product for every quantised format (format.h): GEMV for few tokens, straight from the packed bits, and GEMM
+// for many, from byte lines decoded into scratch. Both follow the one arithmetic of linear.h, group by group.
+#pragma once
+#include "linear/call.h"
+#include "linear/format.h"
+#include "linear/tile.h"
+
+namespace mill::TM_ISA::linear {
+
+inline constexpr int kGemvTokens = 4;       // up to here the packed bits are decoded once per call anyway
+inline constexpr int64_t kPrefetch = 2048;  // bytes ahead: measured best for DRAM, see docs
+
+template <class F> struct Shape {
+  using Tile = GroupShape<F::kGroup == 16, F::kMins, F::kWide>;
+  static constexpr bool kHalves = Tile::kHalves, kMins = Tile::kMins, kWide = Tile::kWide;
+  // Where wide codes are dotted as signed bytes, no offset is left to subtract.
+  static constexpr int kOffset = (kWide && kSignedDot) ? 0 : F::kOffset;
+  static constexpr int kParts = 32 / F::kGroup;  // scales for each 32 inputs
+};
+
+struct Prepared {  // a token's row for GEMV
+  const int8_t* codes;
+  const float* scales;
+  const int32_t* start;
+  const float* sum;
+};
+
+// Groups [0, n) of one packed block, whose scales are decoded already; g is the number of its first group.
+template <class F, int NT>
+TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* scale, const float* min,
+                          const Prepared* x, Floats* f) {
+  using S = Shape<F>;
+  constexpr int bytes = F::kBytes / (F::kInputs / 32), ahead = (bytes + 63) / 64;
+  for (int j = 0; j < n; ++j, ++g) {
+    for (int i = 0; i < ahead; ++i) prefetch(block + j * bytes + kPrefetch + 64 * i);
+    Ints acc[NT][2];
+    for (int t = 0; t < NT; ++t) {
+      acc[t][0] = S::kOffset == 0 ? broadcast(0) : broadcast(x[t].start[S::kParts * g]);
+      acc[t][1] = S::kOffset == 0 || !S::kHalves ? broadcast(0) : broadcast(x[t].start[S::kParts * g + 1]);
+    }
+    F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
+      for (int t = 0; t < NT; ++t) acc[t][line >> 2] = dot_at<S::kWide>(acc[t][line >> 2], codes, x[t].codes + 32 * g + 4 * line);
+    });
+    for (int h = 0; h < S::kParts; ++h) {
+      const Floats w = load_floats(scale + 16 * (j * S::kParts + h));
+      for (int t = 0; t < NT; ++t) {
+        const Ints sum = S::kHalves ? acc[t][h] : add(acc[t][0], acc[t][1]);
+        f[t] = fma(to_floats(sum), mul(w, broadcast(x[t].scales[g])), f[t]);
+        if constexpr (S::kMins)
+          f[t] = fnma(load_floats(min + 16 * (j * S::kParts + h)), broadcast(x[t].sum[S::kParts * g + h]), f[t]);
+      }
+    }
+  }
+}
+
+// One panel, NT tokens.
+template <class F, int NT>
+void gemv(const uint8_t* panel, int64_t columns, const Prepared* x, float* const* out, int valid) {
+  constexpr int per_block = F::kInputs / 32, scales = F::kInputs / F::kGroup;
+  const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns);
+  const int64_t groups = columns / 32;
+  alignas(64) float scale[scales * 16], min[F::kMins ? scales * 16 : 16];
+  Floats f[NT];
+  for (int t = 0; t < NT; ++t) f[t] = zero_floats();
+  int64_t g = 0;
+  for (; g + per_block <= groups; g += per_block, block += F::kBytes) {
+    F::scales(panel + g / per_block * F::kFront, block, scale, min);
+    gemv_block<F, NT>(block, per_block, g, scale, min, x, f);
+  }
+  if (per_block > 1 && g < groups) {
+    F::scales(panel + g / per_block * F::kFront, block, scale, min);
+    gemv_block<F, NT>(block, static_cast<int>(groups - g), g, scale, min, x, f);
+  }
+  for (int t = 0; t < NT; ++t) valid == 16 ? store(out[t], f[t]) : store_first(out[t], f[t], valid);
+}
+
+// Groups [g0, g0 + n) of 32 inputs of a panel -> byte lines [n][8][64], scales and mins [n * 32 / kGroup][16].
+template <class F>
+void decode_groups(const uint8_t* panel, int64_t columns, int64_t g0, int n, uint8_t* lines, float* scale, float* min) {
+  constexpr int per_block = F::kInputs / 32, scales_per_group = 32 / F::kGroup;
+  const int64_t b0 = g0 / per_block;
+  const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns) + b0 * F::kBytes;
+  for (int j0 = 0; j0 < n; j0 += per_block, block += F::kBytes) {
+    const int k = 16 * j0 * scales_per_group;
+    F::scales(panel + (b0 + j0 / per_block) * F::kFront, block, scale + k, min + (F::kMins ? k : 0));
+    for (int j = 0; j < per_block && j0 + j < n; ++j)
+      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA { store(lines + ((j0 + j) * 8 + line) * 64, codes); });
+  }
+}
+
+template <class F> void decode_row(const uint8_t* panel, int row, int64_t columns, float* out) {
+  constexpr int chunk = F::kInputs / 32, scales = F::kInputs / F::kGroup;
+  alignas(64) uint8_t lines[F::kInputs * 16];
+  alignas(64) float scale[scales * 16], min[scales * 16];
+  for (int64_t g0 = 0; g0 < columns / 32; g0 += chunk) {
+    const int n = static_cast<int>(columns / 32 - g0 < chunk ? columns / 32 - g0 : chunk);
+    decode_groups<F>(panel, columns, g0, n, lines, scale, min);
+    for (int k = 0; k < 32 * n; ++k) {
+      const int code = lines[(k / 4) * 64 + 4 * row + k % 4] - F::kOffset;
+      const float value = static_cast<float>(code) * scale[k / F::kGroup * 16 + row];
+      out[32 * g0 + k] = F::kMins ? value - min[k / F::kGroup * 16 + row] : value;
+    }
+  }
+}
+
+// Tokens [t0, t0 + NT) of the call.
+template <class F, int NT>
+void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, int64_t t0, uint8_t* scratch) {
+  using S = Shape<F>;
+  Prepared x[NT];
+  float* out[NT];
+  const int64_t groups = m.columns / 32, parts = groups * S::kParts, bytes = panel_size(geometry_of<F>(), m.columns);
+  for (int t = 0; t < NT; ++t) {
+    const Tokens row = call.token(t0 + t);
+    auto* start = reinterpret_cast<int32_t*>(scratch) + 2 * parts * t;
+    auto* sum = reinterpret_cast<float*>(start + parts);
+    prepare<S>(row, groups, start, sum);
+    x[t] = {row.codes, row.scales, start, sum};
+  }
+  for (int64_t p = begin; p < end; ++p) {
+    for (int t = 0; t < NT; ++t) out[t] = call.row(t0 + t) + p * kPanel;
+    gemv<F, NT>(m.data + p * bytes, m.columns, x, out, valid_rows(m, p));
+  }
+}
+
+template <class F, int P>
+void gemm_panels(const Matrix& m, int64_t panel, const Call& call, TileScratch& s) {
+  using S = Shape<F>;
+  const int64_t groups = m.columns / 32, bytes = panel_size(geometry_of<F>(), m.columns);
+  const int tile = tile_tokens(call.n_tokens);
+  for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
+    const int n = static_cast<int>(groups - g0 < kChunkGroups ? groups - g0 : kChunkGroups);
+    for (int p = 0; p < P; ++p)
+      decode_groups<F>(m.data + (panel + p) * bytes, m.columns, g0, n, s.lines[p], s.scale[p], s.min[p]);
+    for (int64_t t0 = 0; t0 < call.n_tokens; t0 += tile) {
+      const int nt = static_cast<int>(call.n_tokens - t0 < tile ? call.n_tokens - t0 : tile);
+      TileTokens x;
+      for (int t = 0; t < nt; ++t) {
+        x.out[t] = call.row(t0 + t) + panel * kPanel;
+        x.set<S>(t, call.token(t0 + t, 32 * g0), n);
+      }
+      run_tile<typename S::Tile, P>(s, x, nt, n, g0 == 0, valid_rows(m, panel + P - 1));
+    }
+  }
+}
+
+template <class F>
+void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
+              int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
+  const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
+  if (n_tokens <= kGemvTokens) {
+    auto* room = static_cast<uint8_t*>(scratch);
+    const bool fits = m.columns / 4 * n_tokens * 32 / F::kGroup <= static_cast<int64_t>(kScratchBytes);
+    if (fits && n_tokens == 4) return gemv_panels<F, 4>(m, begin, end, call, 0, room);
+    if (fits && n_tokens == 3) return gemv_panels<F, 3>(m, begin, end, call, 0, room);
+    if (fits && n_tokens == 2) return gemv_panels<F, 2>(m, begin, end, call, 0, room);
+    for (int64_t t = 0; t < n_tokens; ++t) gemv_panels<F, 1>(m, begin, end, call, t, room);
+    return;
+  }
+  TileScratch& s = *static_cast<TileScratch*>(scratch);
+  int64_t p = begin;
+  for (; p + kTilePanels <= end; p += kTilePanels) gemm_panels<F, kTilePanels>(m, p, call, s);
+  for (; p < end; ++p) gemm_panels<F, 1>(m, p, call, s);
+}
+
+template <class F> constexpr FormatKernels quantised(Type type) {
+  return {type, true, geometry_of<F>(), pack_blocks<F>, multiply<F>, decode_row<F>};
+}
+
+}  // namespace mill::TM_ISA::linear

@@ -1,0 +1,378 @@
+// attention: one softmax over the visible rows of all sources (OPS §3), merged in one order (OPS §6).
+//
+// Queries of one token tile that share a KV head are worked together, so keys and values are read once for them. Blocks
+// of 64 rows are merged into spans of 8 blocks at absolute places, spans into the whole, ascending; a decode over a long
+// past gives spans to threads and merges them afterwards, with the same bits.
+#include <cmath>
+#include <cstring>
+
+#include "ops/kernels.h"
+#include "ops/sources.h"
+
+namespace mill::TM_ISA {
+namespace {
+
+constexpr int64_t kSpan = 8;       // blocks
+constexpr int64_t kQueries = 64;   // about as many in a tile
+constexpr int kSources = 4;
+
+struct Attention {
+  const Call& c;
+  Pool& pool;
+  const Tensor &q, &out;
+  int64_t heads, width, group, kv_heads, values, v_stride, tile_tokens;
+  int n_sources;
+  Rows sources[kSources];
+  float scale, softcap, alibi;
+  const Tensor &sinks, &bias;
+  int64_t buckets;
+
+  Attention(const Call& call, Pool& p);
+  Tile lay_out(std::byte* memory) const;
+  void load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) const;
+  bool see(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t& b0, int64_t& b1) const;
+  void block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b, const Partial& to) const;
+  void span(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b0, int64_t b1) const;
+  void adjust(float* score, int64_t head, int64_t t, const Rows& rows, int64_t b) const;
+  void finish(const Partial& total, int64_t t, int64_t n, int64_t g) const;
+  void whole_tile(int64_t s, int64_t t, int64_t n, int64_t g, int thread) const;
+};
+
+// i: sources, buckets, then for each source: is a cache, span of a selected id, style, window.
+// in: q, sinks?, bias?, then for each source: own k, own v, selected ids. f: scale, softcap, alibi.
+Attention::Attention(const Call& call, Pool& p)
+    : c(call), pool(p), q(call.in[0]), out(call.out[0]), heads(q.n[2]), width(q.n[3]), values(out.n[3]),
+      n_sources(static_cast<int>(call.i[0])), scale(call.f[0]), softcap(call.f[1]), alibi(call.f[2]), sinks(call.in[1]),
+      bias(call.in[2]), buckets(call.i[1]) {
+  for (int k = 0; k < n_sources; ++k) {
+    Rows& rows = sources[k];
+    const int64_t* a = call.i + 2 + 4 * k;
+    rows.k = call.in[3 + 3 * k];
+    rows.v = call.in[4 + 3 * k];
+    rows.select = call.in[5 + 3 * k];
+    rows.span = a[1];
+    rows.style = a[2];
+    rows.window = a[3];
+    if (a[0]) {
+      const auto& cache = call.object<PagedCache>(k);
+      rows.cache = &cache;
+      rows.ratio = cache.ratio;
+      rows.rows = cache.rows;
+      rows.lanes = cache.lanes;
+      rows.per_page = cache.blocks;
+      rows.table = call.step->tables[cache.table];
+      rows.columns = call.step->table_columns[cache.table];
+      kv_heads = cache.heads;
+    } else {
+      kv_heads = rows.k.n[2];
+    }
+  }
+  group = heads / kv_heads;
+  v_stride = (values + kLanes - 1) / kLanes * kLanes;
+  tile_tokens = group >= kQueries ? 1 : kQueries / group;
+  for (int k = 0; k < n_sources; ++k)
+    if (sources[k].select) tile_tokens = 1;
+}
+
+int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// Floats of scratch that a tile of n queries and tokens needs.
+int64_t tile_floats(int64_t n, int64_t width, int64_t v_stride) {
+  return padded(n * width) + n * kBlock + width * kBlock + kBlock * padded(v_stride) + 3 * n * v_stride + 6 * padded(n) +
+         6 * padded(n);
+}
+
+Tile Attention::lay_out(std::byte* memory) const {
+  Tile tile;
+  float* at = reinterpret_cast<float*>(memory);
+  const int64_t n = tile_tokens * group;
+  const auto take = [&](int64_t floats) {
+    float* p = at;
+    at += padded(floats);
+    return p;
+  };
+  tile.masks = reinterpret_cast<uint64_t*>(take(2 * n));
+  tile.first = reinterpret_cast<int64_t*>(take(2 * n));
+  tile.last = reinterpret_cast<int64_t*>(take(2 * n));
+  for (Partial* p : {&tile.block, &tile.span, &tile.total}) *p = {take(n), take(n), take(n * v_stride), v_stride};
+  tile.q = take(n * width);
+  tile.s = take(n * kBlock);
+  tile.k = take(width * kBlock);
+  tile.v = take(kBlock * v_stride);
+  return tile;
+}
+
+void Attention::load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) const {
+  for (int64_t i = 0; i < n * group; ++i) {
+    const float* from = q.f32() + (t + i / group) * q.s[1] + (g * group + i % group) * q.s[2];
+    for (int64_t j = 0; j < width; j += kLanes)
+      store_row(tile.q + i * width + j, load_row(from, j, 1, width - j) * splat(scale), width - j);
+  }
+}
+
+// Visible rows of the tile's tokens, and the blocks b0…b1 in which any of them sees something.
+bool Attention::see(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t& b0, int64_t& b1) const {
+  int64_t lowest = INT64_MAX, highest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    rows.visible(*c.step, s, t + i, tile.first[i], tile.last[i]);
+    if (tile.first[i] == tile.last[i]) continue;
+    lowest = tile.first[i] < lowest ? tile.first[i] : lowest;
+    highest = tile.last[i] > highest ? tile.last[i] : highest;
+  }
+  b0 = lowest / rows.rows;
+  b1 = (highest + rows.rows - 1) / rows.rows;
+  return highest > 0;
+}
+
+// T5's bucket of a relative position, both directions.
+int64_t bucket(int64_t relative, int64_t buckets) {
+  const int64_t half = buckets / 2, exact = half / 2, distance = relative < 0 ? -relative : relative;
+  const int64_t side = relative > 0 ? half : 0;
+  if (distance < exact) return side + distance;
+  const float at = std::log(static_cast<float>(distance) / static_cast<float>(exact)) /
+                   std::log(128.0f / static_cast<float>(exact)) * static_cast<float>(half - exact);
+  const int64_t far = exact + static_cast<int64_t>(at);
+  return side + (far < half - 1 ? far : half - 1);
+}
+
+// Softcap, then biases by distance.
+void Attention::adjust(float* score, int64_t head, int64_t t, const Rows& rows, int64_t b) const {
+  if (softcap != 0.0f)
+    for (int64_t j = 0; j < rows.lanes; j += kLanes)
+      store(score + j, tanh(load(score + j) / splat(softcap)) * splat(softcap));
+  if (alibi == 0.0f && !bias) return;
+  float slope = 0.0f;
+  if (alibi != 0.0f) {
+    int64_t whole = 1;
+    while (2 * whole <= heads) whole *= 2;
+    const float n = static_cast<float>(whole);
+    slope = head < whole ? std::pow(2.0f, -alibi * static_cast<float>(head + 1) / n)
+                         : std::pow(2.0f, -alibi * static_cast<float>(2 * (head - whole) + 1) / (2.0f * n));
+  }
+  for (int64_t j = 0; j < rows.rows; ++j) {
+    const int64_t away = (b * rows.rows + j) * rows.ratio - c.step->index[t];
+    if (alibi != 0.0f) score[j] -= slope * static_cast<float>(away < 0 ? -away : away);
+    if (bias) score[j] += bias.f32()[bucket(away, buckets) * bias.s[2] + head];
+  }
+}
+
+template <class E>
+void widen(const E* from, int64_t n, float* to) {
+  for (int64_t j = 0; j < n; j += kLanes) store(to + j, load(from + j));
+}
+
+template <class E>
+void scores(const Tile& tile, int64_t queries, int64_t width, const E* keys, int64_t lanes) {
+  product(tile.q, width, queries, keys, lanes, 0, width, tile.s, kBlock, false, lanes / kLanes);
+}
+
+// Keys of row-major rows [first, last) of a block → columns; other columns are left as they are.
+template <class E>
+void transpose(const E* from, int64_t stride, int64_t first, int64_t last, int64_t width, float* to) {
+  float lane[kLanes];
+  for (int64_t r = first; r < last; ++r)
+    for (int64_t j = 0; j < width; j += kLanes) {
+      if constexpr (sizeof(E) == 4)
+        store(lane, load_row(from + r * stride, j, 1, width - j));
+      else
+        store(lane, load(from + r * stride + j));
+      for (int64_t i = 0; i < kLanes && j + i < width; ++i) to[(j + i) * kBlock + r] = lane[i];
+    }
+}
+
+// Attention of the tile over block b alone → `to`.
+void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b,
+                      const Partial& to) const {
+  const int64_t queries = n * group;
+  uint64_t any = 0;
+  for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
+  for (int64_t i = 0; i < queries; ++i) to.m[i] = -INFINITY, to.l[i] = 0.0f;
+  if (any == 0) return;
+  const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
+  const auto soft = [&] {
+    for (int64_t i = 0; i < queries; ++i) {
+      float* score = tile.s + i * kBlock;
+      const uint64_t mask = tile.masks[i / group];
+      if (softcap != 0.0f || alibi != 0.0f || bias) adjust(score, g * group + i % group, t + i / group, rows, b);
+      if (mask) soften(score, static_cast<int>(rows.lanes / kLanes), mask, to.m[i], to.l[i]);
+    }
+  };
+  const auto stored = [&]<class E>(const E* k, const E* v, int64_t stride) {
+    const PagedCache& cache = *rows.cache;
+    const bool wide = sizeof(E) == 4 || queries <= kTileQ;  // else converted once for all queries
+    if (!cache.v) {
+      transpose(k, stride, lo, hi, width, tile.k);
+      scores(tile, queries, width, tile.k, kBlock);
+    } else if (wide) {
+      scores(tile, queries, width, k, rows.lanes);
+    } else {
+      widen(k, width * rows.lanes, tile.k);
+      scores(tile, queries, width, tile.k, rows.lanes);
+    }
+    soft();
+    if (wide) return weigh(tile.s, queries, v, stride, tile.masks, group, to.o, to.stride);
+    for (int64_t r = lo; r < hi; ++r) widen(v + r * stride, to.stride, tile.v + r * to.stride);
+    weigh(tile.s, queries, tile.v, to.stride, tile.masks, group, to.o, to.stride);
+  };
+  if (rows.cache) {
+    const PagedCache& cache = *rows.cache;
+    const int64_t page = rows.table[s * rows.columns + b / cache.blocks];
+    const std::byte* p = cache.block(page, g, b % cache.blocks);
+    const int64_t stride = cache.v ? cache.v_stride : cache.k_stride;
+    if (cache.half)
+      stored(reinterpret_cast<const uint16_t*>(p), reinterpret_cast<const uint16_t*>(p + cache.v_offset), stride);
+    else
+      stored(reinterpret_cast<const float*>(p), reinterpret_cast<const float*>(p + cache.v_offset), stride);
+    return;
+  }
+  // This step's own rows: row r of the block is token `at + r`.
+  const int64_t at = b * rows.rows - c.step->past[s] + c.step->seq_start[s];
+  const Tensor& value = rows.v ? rows.v : rows.k;
+  const auto row_of = [](const Tensor& x, int64_t token, int64_t head) { return x.f32() + token * x.s[1] + head * x.s[2]; };
+  for (int64_t r = lo; r < hi; ++r) {
+    transpose(row_of(rows.k, at + r, g), 0, 0, 1, width, tile.k + r);
+    for (int64_t j = 0; j < values; j += kLanes)
+      store(tile.v + r * to.stride + j, load_row(row_of(value, at + r, g), j, 1, values - j));
+  }
+  scores(tile, queries, width, tile.k, kBlock);
+  soft();
+  weigh(tile.s, queries, tile.v, to.stride, tile.masks, group, to.o, to.stride);
+}
+
+// Blocks b0…b1 of one span → tile.span.
+void Attention::span(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b0,
+                     int64_t b1) const {
+  block(tile, rows, s, t, n, g, b0, tile.span);
+  for (int64_t b = b0 + 1; b < b1; ++b) {
+    block(tile, rows, s, t, n, g, b, tile.block);
+    for (int64_t i = 0; i < n * group; ++i) merge(tile.span, tile.block, i);
+  }
+}
+
+// Adds the sinks, divides, and stores what token rows t…t+n hold of KV head g.
+void Attention::finish(const Partial& total, int64_t t, int64_t n, int64_t g) const {
+  for (int64_t i = 0; i < n * group; ++i) {
+    const int64_t head = g * group + i % group;
+    float* to = out.f32() + (t + i / group) * out.s[1] + head * out.s[2];
+    float factor = 1.0f, sum = total.l[i];
+    if (sinks) {
+      const float sink = sinks.f32()[head], most = total.m[i] > sink ? total.m[i] : sink;
+      float delta[kLanes] = {total.m[i] - most, sink - most};
+      store(delta, exp(load(delta)));
+      factor = delta[0];
+      sum = sum * factor + delta[1];
+    }
+    const bool none = total.m[i] == -INFINITY;
+    const Lanes by = splat(none ? 0.0f : factor / sum);
+    for (int64_t j = 0; j < values; j += kLanes)
+      store_row(to + j, none ? splat(0.0f) : load(total.o + i * total.stride + j) * by, values - j);
+  }
+}
+
+void Attention::whole_tile(int64_t s, int64_t t, int64_t n, int64_t g, int thread) const {
+  const Tile tile = lay_out(pool.scratch(thread));
+  load_queries(tile, t, n, g);
+  for (int64_t i = 0; i < n * group; ++i) tile.total.m[i] = -INFINITY, tile.total.l[i] = 0.0f;
+  for (int k = 0; k < n_sources; ++k) {
+    int64_t b0, b1;
+    if (!see(tile, sources[k], s, t, n, b0, b1)) continue;
+    for (int64_t a = b0 / kSpan; a * kSpan < b1; ++a) {
+      span(tile, sources[k], s, t, n, g, a * kSpan > b0 ? a * kSpan : b0, a * kSpan + kSpan < b1 ? a * kSpan + kSpan : b1);
+      for (int64_t i = 0; i < n * group; ++i) merge(tile.total, tile.span, i);
+    }
+  }
+  finish(tile.total, t, n, g);
+}
+
+// Token tiles of all sequences: calls f(s, first token, tokens, ordinal).
+template <class F>
+void for_tiles(const StepView& step, int64_t most, const F& f) {
+  int64_t ordinal = 0;
+  for (int64_t s = 0; s < step.S; ++s)
+    for (int64_t t = step.seq_start[s]; t < step.seq_start[s + 1]; t += most)
+      f(s, t, step.seq_start[s + 1] - t < most ? step.seq_start[s + 1] - t : most, ordinal++);
+}
+
+// One span of one tile and KV head, as the split over threads sees it.
+struct Piece {
+  int32_t s, t, n, g, source, b0, b1, unused;
+};
+
+}  // namespace
+
+// Bytes of scratch a thread needs: most queries of a tile, K and the padded width of values.
+int64_t attention_scratch(int64_t group, int64_t width, int64_t values) {
+  const int64_t n = group >= kQueries ? group : kQueries;
+  return 4 * tile_floats(n, width, padded(values));
+}
+
+void attention(const Call& call, Pool& pool) {
+  const Attention a(call, pool);
+  const StepView& step = *call.step;
+  int64_t tiles = 0;
+  for_tiles(step, a.tile_tokens, [&](int64_t, int64_t, int64_t, int64_t) { ++tiles; });
+  const int64_t items = tiles * a.kv_heads;
+
+  // Few tiles over a long past: give spans to threads, if they fit in the work space (out[1]).
+  if (items < 3 * pool.threads() && pool.threads() > 1 && step.T <= a.tile_tokens * 8) {
+    const int64_t room = call.out[1].n[3], each = a.tile_tokens * a.group * (a.v_stride + 2);
+    const int64_t most = room / (each + static_cast<int64_t>(sizeof(Piece) / 4));
+    auto* pieces = reinterpret_cast<Piece*>(call.out[1].data);
+    float* results = call.out[1].f32() + most * static_cast<int64_t>(sizeof(Piece) / 4);
+    int64_t count = 0;
+    const Tile outline = a.lay_out(pool.scratch(0));
+    for_tiles(step, a.tile_tokens, [&](int64_t s, int64_t t, int64_t n, int64_t) {
+      for (int64_t g = 0; g < a.kv_heads; ++g)
+        for (int k = 0; k < a.n_sources; ++k) {
+          int64_t b0, b1;
+          if (!a.see(outline, a.sources[k], s, t, n, b0, b1)) continue;
+          for (int64_t at = b0 / kSpan; at * kSpan < b1; ++at, ++count)
+            if (count < most)
+              pieces[count] = {static_cast<int32_t>(s), static_cast<int32_t>(t), static_cast<int32_t>(n),
+                               static_cast<int32_t>(g), k,
+                               static_cast<int32_t>(at * kSpan > b0 ? at * kSpan : b0),
+                               static_cast<int32_t>(at * kSpan + kSpan < b1 ? at * kSpan + kSpan : b1), 0};
+        }
+    });
+    if (count > items && count <= most) {
+      const auto partial = [&](int64_t i) {
+        float* p = results + i * each;
+        const int64_t n = a.tile_tokens * a.group;
+        return Partial{p, p + n, p + 2 * n, a.v_stride};
+      };
+      pool.each(count, [&](int64_t i, int thread) {
+        const Piece& p = pieces[i];
+        Tile tile = a.lay_out(pool.scratch(thread));
+        tile.span = partial(i);
+        int64_t b0, b1;
+        a.see(tile, a.sources[p.source], p.s, p.t, p.n, b0, b1);
+        a.load_queries(tile, p.t, p.n, p.g);
+        a.span(tile, a.sources[p.source], p.s, p.t, p.n, p.g, p.b0, p.b1);
+      });
+      for (int64_t i = 0; i < count;) {  // spans of one tile and head follow each other, ascending
+        const Piece& p = pieces[i];
+        const Partial total = partial(i);
+        int64_t next = i + 1;
+        for (; next < count && pieces[next].t == p.t && pieces[next].g == p.g; ++next)
+          for (int64_t k = 0; k < p.n * a.group; ++k) merge(total, partial(next), k);
+        a.finish(total, p.t, p.n, p.g);
+        i = next;
+      }
+      return;
+    }
+  }
+  const auto work = [&](int64_t item, int thread) {
+    for_tiles(step, a.tile_tokens, [&](int64_t s, int64_t t, int64_t n, int64_t ordinal) {
+      if (ordinal == item / a.kv_heads) a.whole_tile(s, t, n, item % a.kv_heads, thread);
+    });
+  };
+  int64_t rows = 0;
+  for (int64_t s = 0; s < step.S; ++s) rows += (step.seq_start[s + 1] - step.seq_start[s]) * (step.until[step.seq_start[s + 1] - 1] + 1);
+  if (static_cast<double>(rows * a.heads * (a.width + a.values)) / 20 < kWorthWaking) {
+    for (int64_t item = 0; item < items; ++item) work(item, 0);
+  } else {
+    pool.each(items, work);
+  }
+}
+
+}  // namespace mill::TM_ISA

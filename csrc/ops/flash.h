@@ -1,0 +1,111 @@
+// One key block of attention: scores, softmax and values of up to 64 rows for a tile of queries, from nothing.
+//
+// A block's (max, sum, value) depends on the query and the block alone, and blocks are merged ascending, so decode,
+// prefill and any chunking give the same bits. Rows that a query may not see are never multiplied: memory there is
+// arbitrary.
+#pragma once
+
+#include <cmath>
+
+#include "ops/loops.h"
+#include "ops/tile.h"
+#include "ops/vmath.h"
+
+namespace mill::TM_ISA {
+
+constexpr int kBlock = 64;  // most rows of a block
+
+// Running softmax of n queries: o = Σ e^{s−m}·v, l = Σ e^{s−m}; m = −∞ while nothing was seen. o rows are `stride` apart.
+struct Partial {
+  float *m, *l, *o;
+  int64_t stride;
+};
+
+// into ← into ⊕ from, for query q.
+TM_INLINE void merge(const Partial& into, const Partial& from, int64_t q) {
+  if (from.m[q] == -INFINITY) return;
+  float *a = into.o + q * into.stride, *b = from.o + q * from.stride;
+  if (into.m[q] == -INFINITY) {
+    into.m[q] = from.m[q];
+    into.l[q] = from.l[q];
+    for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, load(b + j));
+    return;
+  }
+  const float most = into.m[q] > from.m[q] ? into.m[q] : from.m[q];
+  float delta[kLanes] = {into.m[q] - most, from.m[q] - most};
+  store(delta, exp(load(delta)));
+  into.m[q] = most;
+  into.l[q] = into.l[q] * delta[0] + from.l[q] * delta[1];
+  const Lanes x = splat(delta[0]), y = splat(delta[1]);
+  for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, fma(load(a + j), x, load(b + j) * y));
+}
+
+TM_INLINE Lanes mask_lanes(uint64_t visible, int v, Lanes x) {
+  return select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), x, splat(-INFINITY));
+}
+
+// Scores of one query in place → probabilities; returns (max, sum) in m and l. `visible`: bit j for row j.
+TM_INLINE void soften(float* s, int vectors, uint64_t visible, float& m, float& l) {
+  Lanes most = splat(-INFINITY);
+  for (int v = 0; v < vectors; ++v) most = max(most, mask_lanes(visible, v, load(s + v * kLanes)));
+  m = max_lanes(most);
+  Lanes total = splat(0.0f);
+  for (int v = 0; v < vectors; ++v) {
+    const Lanes p = exp(mask_lanes(visible, v, load(s + v * kLanes)) - splat(m));
+    total = total + p;
+    store(s + v * kLanes, p);
+  }
+  l = sum_lanes(total);
+}
+
+TM_INLINE uint64_t bits_between(int64_t lo, int64_t hi) {
+  if (lo >= hi) return 0;
+  const uint64_t below_hi = hi >= 64 ? ~uint64_t{0} : (uint64_t{1} << hi) - 1;
+  return below_hi & ~((uint64_t{1} << lo) - 1);
+}
+
+// o[q] = Σ_j p[q][j] · v[j] over the rows that each query sees. `masks` has one entry for `share` consecutive queries.
+template <class E>
+inline void weigh(const float* p, int64_t queries, const E* v, int64_t v_stride, const uint64_t* masks, int64_t share,
+                  float* o, int64_t o_stride) {
+  const int64_t vectors = o_stride / kLanes;
+  const auto one = [&](int64_t q, int64_t begin, int64_t end) {
+    if (begin < end)
+      product(p + q * kBlock, kBlock, 1, v, v_stride, begin, end, o + q * o_stride, o_stride, true, vectors);
+  };
+  for (int64_t first = 0; first < queries; first += kTileQ) {
+    const int64_t n = queries - first < kTileQ ? queries - first : kTileQ;
+    int64_t lo = 0, hi = kBlock;  // what all of them see, if each sees one run of rows
+    bool ragged = false, runs = true;
+    for (int64_t q = first; q < first + n; ++q) {
+      const uint64_t mask = masks[q / share];
+      const int64_t a = mask ? __builtin_ctzll(mask) : 0, b = mask ? 64 - __builtin_clzll(mask) : 0;
+      runs &= mask == bits_between(a, b);
+      ragged |= q > first && mask != masks[first / share];
+      lo = a > lo ? a : lo;
+      hi = b < hi ? b : hi;
+    }
+    if (runs && !ragged) {
+      product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, false, vectors);
+      continue;
+    }
+    for (int64_t j = 0; j < n * o_stride; j += kLanes) store(o + first * o_stride + j, splat(0.0f));
+    const bool together = runs && lo < hi;
+    for (int64_t q = first; q < first + n; ++q) {
+      uint64_t mask = masks[q / share];
+      if (together) mask &= bits_between(0, lo);
+      for (; mask; mask &= mask - 1) {
+        const int64_t j = __builtin_ctzll(mask);
+        one(q, j, j + 1);
+      }
+    }
+    if (!together) continue;
+    product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, true, vectors);
+    for (int64_t q = first; q < first + n; ++q) {
+      const uint64_t mask = masks[q / share];
+      one(q, hi, mask ? 64 - __builtin_clzll(mask) : 0);
+    }
+  }
+}
+
+}  // namespace mill::TM_ISA

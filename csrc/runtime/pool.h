@@ -1,0 +1,75 @@
+// A team of threads that share the items of one job at a time.
+//
+// Workers claim items from one atomic ticket (epoch | items | next), so a thread that is late, or whose core was taken by
+// another process, simply claims nothing and nobody waits for it. Workers spin about 20 µs for the next job, then park;
+// an idle pool burns nothing. Not a task graph: jobs are flat and run one after another.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace mill {
+
+// One job's code: does item `item` on thread `thread` (0 is the caller of `Pool::parallel`). Must not throw.
+using ItemFn = void (*)(const void* context, int64_t item, int thread);
+
+class Pool {
+ public:
+  explicit Pool(int threads);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Runs items 0…n−1 and returns when all are done; only the holder of `mutex()` may call it.
+  void parallel(int64_t n, ItemFn fn, const void* context);
+
+  // As above for any callable f(item, thread).
+  template <class F>
+  void each(int64_t n, const F& f) {
+    parallel(n, [](const void* c, int64_t item, int thread) { (*static_cast<const F*>(c))(item, thread); }, &f);
+  }
+
+  // Memory of one thread that lives until the next call with a larger size; 64-byte aligned, contents arbitrary.
+  void reserve(size_t bytes);
+  std::byte* scratch(int thread) { return scratch_[thread].get(); }
+  size_t scratch_bytes() const { return scratch_bytes_; }
+
+  // Held by an executable for a whole step: executables share a pool by taking turns.
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+
+  void work(int thread);
+  bool claim(int thread);
+  bool park();
+
+  // Ticket: epoch in bits 32–63, number of items in 16–31, next item in 0–15.
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<int32_t> pending_{0};
+  alignas(64) std::atomic<uint32_t> wake_{0};
+  std::atomic<int32_t> parked_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> waiting_{false};
+  // The job; written only while nothing is claimed and nothing is pending.
+  ItemFn fn_ = nullptr;
+  const void* context_ = nullptr;
+  int64_t items_ = 0;   // of the job; a claim covers `stride_` of them where they exceed the ticket's 16 bits
+  int64_t stride_ = 1;
+
+  std::vector<std::thread> workers_;
+  std::vector<std::unique_ptr<std::byte, Free>> scratch_;
+  size_t scratch_bytes_ = 0;
+  std::mutex mutex_;
+};
+
+}  // namespace mill

@@ -1,0 +1,136 @@
+// simd.h for AVX2 + FMA + F16C (x86-64-v3): two registers each.
+#pragma once
+#include <immintrin.h>
+
+namespace mill::TM_ISA {
+
+struct Floats { __m256 v[2]; };
+struct Ints { __m256i v[2]; };
+struct Bytes { __m256i v[2]; };
+
+inline constexpr bool kSignedDot = true;  // wide codes are made signed: their offset must not be added again
+inline constexpr int kTilePanels = 1, kTileTokens = 4;
+
+#define TM_BOTH(type, expression) \
+  type r; \
+  for (int i = 0; i < 2; ++i) r.v[i] = expression; \
+  return r
+
+TM_INLINE Floats zero_floats() { TM_BOTH(Floats, _mm256_setzero_ps()); }
+TM_INLINE Floats load_floats(const float* p) { TM_BOTH(Floats, _mm256_loadu_ps(p + 8 * i)); }
+TM_INLINE Floats broadcast(float x) { TM_BOTH(Floats, _mm256_set1_ps(x)); }
+TM_INLINE void store(float* p, Floats a) {
+  _mm256_storeu_ps(p, a.v[0]);
+  _mm256_storeu_ps(p + 8, a.v[1]);
+}
+TM_INLINE Floats load_first(const float* p, int n) {
+  alignas(32) float t[16] = {};
+  for (int i = 0; i < n; ++i) t[i] = p[i];
+  return load_floats(t);
+}
+TM_INLINE void store_first(float* p, Floats a, int n) {
+  alignas(32) float t[16];
+  store(t, a);
+  for (int i = 0; i < n; ++i) p[i] = t[i];
+}
+TM_INLINE Floats add(Floats a, Floats b) { TM_BOTH(Floats, _mm256_add_ps(a.v[i], b.v[i])); }
+TM_INLINE Floats mul(Floats a, Floats b) { TM_BOTH(Floats, _mm256_mul_ps(a.v[i], b.v[i])); }
+TM_INLINE Floats sub(Floats a, Floats b) { TM_BOTH(Floats, _mm256_sub_ps(a.v[i], b.v[i])); }
+TM_INLINE Floats fma(Floats a, Floats b, Floats c) { TM_BOTH(Floats, _mm256_fmadd_ps(a.v[i], b.v[i], c.v[i])); }
+TM_INLINE Floats fnma(Floats a, Floats b, Floats c) { TM_BOTH(Floats, _mm256_fnmadd_ps(a.v[i], b.v[i], c.v[i])); }
+TM_INLINE Floats load_f16(const void* p) {
+  TM_BOTH(Floats, _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
+}
+TM_INLINE Floats load_bf16(const void* p) {
+  TM_BOTH(Floats, _mm256_castsi256_ps(_mm256_slli_epi32(
+                      _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)), 16)));
+}
+// 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
+TM_INLINE Floats load_e4m3(const void* p) {
+  const __m256i wide = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p))), 7);
+  const __m128i half[2] = {_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1)};
+  TM_BOTH(Floats, _mm256_mul_ps(_mm256_cvtph_ps(half[i]), _mm256_set1_ps(256.0f)));
+}
+
+TM_INLINE Ints broadcast(int32_t x) { TM_BOTH(Ints, _mm256_set1_epi32(x)); }
+TM_INLINE Ints load_ints(const void* p) { TM_BOTH(Ints, _mm256_loadu_si256(static_cast<const __m256i*>(p) + i)); }
+TM_INLINE Ints load_u8_ints(const void* p) {
+  TM_BOTH(Ints, _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(static_cast<const char*>(p) + 8 * i))));
+}
+TM_INLINE Ints load_s8_ints(const void* p) {
+  TM_BOTH(Ints, _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(static_cast<const char*>(p) + 8 * i))));
+}
+TM_INLINE Ints add(Ints a, Ints b) { TM_BOTH(Ints, _mm256_add_epi32(a.v[i], b.v[i])); }
+TM_INLINE Ints sub(Ints a, Ints b) { TM_BOTH(Ints, _mm256_sub_epi32(a.v[i], b.v[i])); }
+TM_INLINE Ints bit_and(Ints a, Ints b) { TM_BOTH(Ints, _mm256_and_si256(a.v[i], b.v[i])); }
+TM_INLINE Ints max(Ints a, Ints b) { TM_BOTH(Ints, _mm256_max_epi32(a.v[i], b.v[i])); }
+template <int n> TM_INLINE Ints shift_left(Ints a) { TM_BOTH(Ints, _mm256_slli_epi32(a.v[i], n)); }
+template <int n> TM_INLINE Ints shift_right(Ints a) { TM_BOTH(Ints, _mm256_srli_epi32(a.v[i], n)); }
+TM_INLINE Floats to_floats(Ints a) { TM_BOTH(Floats, _mm256_cvtepi32_ps(a.v[i])); }
+TM_INLINE Ints bits(Floats a) { TM_BOTH(Ints, _mm256_castps_si256(a.v[i])); }
+TM_INLINE Floats from_bits(Ints a) { TM_BOTH(Floats, _mm256_castsi256_ps(a.v[i])); }
+TM_INLINE Ints round_even(Floats a) { TM_BOTH(Ints, _mm256_cvtps_epi32(a.v[i])); }
+TM_INLINE int32_t largest(Ints a) {
+  __m256i m = _mm256_max_epi32(a.v[0], a.v[1]);
+  __m128i h = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+  h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0x4E));
+  h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xB1));
+  return _mm_cvtsi128_si32(h);
+}
+TM_INLINE int32_t total(Ints a) {
+  __m256i m = _mm256_add_epi32(a.v[0], a.v[1]);
+  __m128i h = _mm_add_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+  h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0x4E));
+  h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0xB1));
+  return _mm_cvtsi128_si32(h);
+}
+TM_INLINE void store_s8(int8_t* p, Ints a) {
+  __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.v[0], a.v[1]), 0xD8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
+}
+
+TM_INLINE Bytes load_bytes(const void* p) { TM_BOTH(Bytes, _mm256_loadu_si256(static_cast<const __m256i*>(p) + i)); }
+TM_INLINE void store(void* p, Bytes a) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), a.v[0]);
+  _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, a.v[1]);
+}
+TM_INLINE Bytes broadcast_byte(int x) { TM_BOTH(Bytes, _mm256_set1_epi8(static_cast<char>(x))); }
+TM_INLINE Bytes bit_and(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_and_si256(a.v[i], b.v[i])); }
+TM_INLINE Bytes bit_or(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_or_si256(a.v[i], b.v[i])); }
+template <int n> TM_INLINE Bytes shift_left(Bytes a) { TM_BOTH(Bytes, _mm256_slli_epi16(a.v[i], n)); }
+template <int n> TM_INLINE Bytes shift_right(Bytes a) { TM_BOTH(Bytes, _mm256_srli_epi16(a.v[i], n)); }
+TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
+  TM_BOTH(Bytes, _mm256_or_si256(_mm256_and_si256(a.v[i], mask.v[i]), b.v[i]));
+}
+TM_INLINE Bytes table16(const void* p) {
+  TM_BOTH(Bytes, _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+}
+TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], index.v[i])); }
+
+// maddubs saturates at 16 bits: exact for codes up to 127 (2 x 127 x 127 < 2^15). Wide codes become
+// signed (code - 128) and go through |w| x sign(w) a, exact too since |w| <= 128 and |a| <= 127.
+template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
+  const __m256i a = _mm256_set1_epi32(x), one = _mm256_set1_epi16(1);
+  Ints r;
+  for (int i = 0; i < 2; ++i) {
+    __m256i u = codes.v[i], s = a;
+    if constexpr (kWide) {
+      u = _mm256_xor_si256(u, _mm256_set1_epi8(static_cast<char>(0x80)));
+      s = _mm256_sign_epi8(a, u);
+      u = _mm256_abs_epi8(u);
+    }
+    r.v[i] = _mm256_add_epi32(acc.v[i], _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), one));
+  }
+  return r;
+}
+template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t* x) {
+  int32_t a;
+  std::memcpy(&a, x, 4);
+  return dot<kWide>(acc, codes, a);
+}
+
+TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+#undef TM_BOTH
+
+}  // namespace mill::TM_ISA

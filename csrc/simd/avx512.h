@@ -1,0 +1,92 @@
+// simd.h for AVX-512 (F, BW, DQ, VL, VNNI, VBMI): one register each.
+#pragma once
+#include <immintrin.h>
+
+namespace mill::TM_ISA {
+
+struct Floats { __m512 v; };
+struct Ints { __m512i v; };
+struct Bytes { __m512i v; };
+
+inline constexpr bool kSignedDot = false;  // the dot takes u8 codes of any size
+inline constexpr int kTilePanels = 2, kTileTokens = 6;  // the register block of a GEMM
+
+TM_INLINE Floats zero_floats() { return {_mm512_setzero_ps()}; }
+TM_INLINE Floats load_floats(const float* p) { return {_mm512_loadu_ps(p)}; }
+TM_INLINE Floats broadcast(float x) { return {_mm512_set1_ps(x)}; }
+TM_INLINE void store(float* p, Floats a) { _mm512_storeu_ps(p, a.v); }
+TM_INLINE Floats load_first(const float* p, int n) {
+  return {_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p)};
+}
+TM_INLINE void store_first(float* p, Floats a, int n) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), a.v);
+}
+TM_INLINE Floats add(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
+TM_INLINE Floats mul(Floats a, Floats b) { return {_mm512_mul_ps(a.v, b.v)}; }
+TM_INLINE Floats sub(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
+TM_INLINE Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+TM_INLINE Floats fnma(Floats a, Floats b, Floats c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }  // c - a b
+TM_INLINE Floats load_f16(const void* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+TM_INLINE Floats load_bf16(const void* p) {
+  return {_mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16))};
+}
+// 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
+TM_INLINE Floats load_e4m3(const void* p) {
+  const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(wide, 7)), _mm512_set1_ps(256.0f))};
+}
+
+TM_INLINE Ints broadcast(int32_t x) { return {_mm512_set1_epi32(x)}; }
+TM_INLINE Ints load_ints(const void* p) { return {_mm512_loadu_si512(p)}; }
+TM_INLINE Ints load_u8_ints(const void* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+TM_INLINE Ints load_s8_ints(const void* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+TM_INLINE Ints add(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+TM_INLINE Ints sub(Ints a, Ints b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+TM_INLINE Ints bit_and(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
+TM_INLINE Ints max(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
+template <int n> TM_INLINE Ints shift_left(Ints a) { return {_mm512_slli_epi32(a.v, n)}; }
+template <int n> TM_INLINE Ints shift_right(Ints a) { return {_mm512_srli_epi32(a.v, n)}; }
+TM_INLINE Floats to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
+TM_INLINE Ints bits(Floats a) { return {_mm512_castps_si512(a.v)}; }
+TM_INLINE Floats from_bits(Ints a) { return {_mm512_castsi512_ps(a.v)}; }
+TM_INLINE Ints round_even(Floats a) { return {_mm512_cvtps_epi32(a.v)}; }
+TM_INLINE int32_t largest(Ints a) { return _mm512_reduce_max_epi32(a.v); }
+TM_INLINE int32_t total(Ints a) { return _mm512_reduce_add_epi32(a.v); }
+TM_INLINE void store_s8(int8_t* p, Ints a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v));
+}
+
+TM_INLINE Bytes load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }
+TM_INLINE void store(void* p, Bytes a) { _mm512_storeu_si512(p, a.v); }
+TM_INLINE Bytes broadcast_byte(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+TM_INLINE Bytes bit_and(Bytes a, Bytes b) { return {_mm512_and_si512(a.v, b.v)}; }
+TM_INLINE Bytes bit_or(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
+template <int n> TM_INLINE Bytes shift_left(Bytes a) { return {_mm512_slli_epi16(a.v, n)}; }   // of 16 bits: mask after
+template <int n> TM_INLINE Bytes shift_right(Bytes a) { return {_mm512_srli_epi16(a.v, n)}; }  // of 16 bits: mask after
+// (a & mask) | b, and the 16-entry table (broadcast in each 128 bits) looked up by bytes 0..15.
+TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
+  return {_mm512_ternarylogic_epi32(a.v, mask.v, b.v, 0xEA)};
+}
+TM_INLINE Bytes table16(const void* p) { return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))}; }
+TM_INLINE Bytes look_up(Bytes table, Bytes index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
+
+// acc + sum over 4 of codes x activations, one int32 for each row. `kWide`: codes above 127 occur.
+template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
+  return {_mm512_dpbusd_epi32(acc.v, codes.v, _mm512_set1_epi32(x))};
+}
+// The same with 4 activations in memory: gcc 12 does not fold this broadcast into the instruction by itself.
+template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t* x) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(codes.v), "m"(*reinterpret_cast<const int32_t*>(x)));
+  return acc;
+}
+
+TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+}  // namespace mill::TM_ISA

@@ -1,0 +1,7 @@
+"""Pages, the prefix tree, recurrent-state slots and snapshots: who holds what, with no tensor in sight."""
+
+from tensormill.cache.cache import Cache, Holding
+from tensormill.cache.pool import PagePool
+from tensormill.cache.tree import Node, PrefixTree
+
+__all__ = ["Cache", "Holding", "Node", "PagePool", "PrefixTree"]

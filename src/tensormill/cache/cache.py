@@ -1,0 +1,117 @@
+"""The cache manager: which pages and slot each sequence holds, over pools and the prefix tree. No tensor is touched here.
+
+The engine asks for room before a step (`reserve`), and tells what a step filled (`commit`). Both are bookkeeping: steps, page
+copies and snapshots form one stream on the device (OPS §2.2): a page may be matched once the step that fills it is queued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tensormill.cache.pool import PagePool
+from tensormill.cache.tree import Node, PrefixTree, Snapshot
+
+
+@dataclass(eq=False, slots=True)
+class Holding:
+    """What one sequence holds: page tables by lifetime (0: none), its slot, and the node up to which the tree knows it."""
+
+    salt: str
+    tables: dict[int, list[int]]
+    slot: int
+    node: Node | None
+    resumed: int  # tokens that need not be computed
+    snapshot: Snapshot | None = None  # to be put into the slot before the first step
+
+
+class Cache:
+    """Pages by lifetime and slots, shared between sequences; `check_integrity` proves the books."""
+
+    def __init__(
+        self, pages: Mapping[int, int], *, page: int, slots: int, stateful: bool, snapshot_budget: int = 1 << 30
+    ) -> None:
+        self.page = page
+        self.pools = {w: PagePool(n) for w, n in pages.items()}
+        self.tree = PrefixTree(self.pools, page, slots=stateful, snapshot_budget=snapshot_budget)
+        self._slots = list(range(slots - 1, 0, -1))
+
+    @property
+    def free_slots(self) -> int:
+        """Sequences that may still be opened."""
+        return len(self._slots)
+
+    def open(self, tokens: Sequence[int], salt: str = "") -> Holding:
+        """Begin a sequence, on whatever the tree knows of its tokens; needs a free slot."""
+        node = self.tree.match(tokens, salt)
+        tables = self.tree.hold(node) if node else {w: [] for w in self.pools}
+        resumed = node.depth * self.page if node else 0
+        return Holding(salt, tables, self._slots.pop(), node, resumed, node.snapshot if node else None)
+
+    def reserve(self, holding: Holding, length: int) -> bool:
+        """Pages for `length` tokens in every lifetime, evicting what nobody uses; False (and nothing taken) without room."""
+        taken: list[tuple[int, int]] = []
+        for w, table in holding.tables.items():
+            for _ in range(-(-length // self.page) - len(table)):
+                page = self._take(w)
+                if page is None:
+                    for v, p in taken:
+                        self.pools[v].drop(p)
+                        holding.tables[v].pop()
+                    return False
+                taken.append((w, page))
+                table.append(page)
+        return True
+
+    def _take(self, lifetime: int) -> int | None:
+        pool = self.pools[lifetime]
+        page = pool.take()
+        return pool.take() if page is None and self.tree.evict(lifetime) else page
+
+    def commit(self, holding: Holding, tokens: Sequence[int], past: int) -> None:
+        """`past` certain tokens are in the caches: whole pages go to the tree, windows' old pages are given back."""
+        known = holding.node.depth if holding.node else 0
+        for i in range(known, past // self.page):
+            part = tuple(tokens[i * self.page : (i + 1) * self.page])
+            pages = {w: t[i] for w, t in holding.tables.items()}
+            holding.node = self.tree.insert(holding.node, part, pages, holding.salt)
+            self._adopt(holding, holding.node, i)
+        for w, table in holding.tables.items():
+            for i in range(max(0, past + 1 - w) // self.page if w else 0):
+                if table[i]:
+                    self.pools[w].drop(table[i])
+                    table[i] = 0
+
+    def _adopt(self, holding: Holding, node: Node, i: int) -> None:
+        """Where the tree had the page already (two requests computed it), hold the tree's, free one's own: bits are equal."""
+        for w, table in holding.tables.items():
+            if table[i] and w in node.pages and node.pages[w] != table[i]:
+                self.pools[w].drop(table[i])
+                table[i] = self.pools[w].share(node.pages[w])
+
+    def close(self, holding: Holding) -> None:
+        """End a sequence: its pages are the tree's alone, or free."""
+        for w, table in holding.tables.items():
+            for page in filter(None, table):
+                self.pools[w].drop(page)
+            table.clear()
+        self._slots.append(holding.slot)
+
+    def usage(self) -> float:
+        """Share of the pages of the whole lifetime that some sequence or the tree holds."""
+        pool = self.pools[0]
+        return 1 - pool.free / max(len(pool.refs) - 1, 1)
+
+    def check_integrity(self, holdings: Sequence[Holding]) -> None:
+        """Every page's count is the number of its holders, tree and sequences; no page is both free and held."""
+        for w, pool in self.pools.items():
+            counted = [0] * len(pool.refs)
+            for page in (p for h in holdings for p in h.tables[w] if p):
+                counted[page] += 1
+            for node in self.tree.nodes():
+                if w in node.pages:
+                    counted[node.pages[w]] += 1
+            assert counted == pool.refs, f"lifetime {w}: counted {counted}, booked {pool.refs}"
+            assert pool.free == sum(r == 0 for r in pool.refs[1:]), f"lifetime {w}: a page is lost"
+        slots = sorted([*self._slots, *(h.slot for h in holdings)])
+        assert slots == list(range(1, len(slots) + 1)), f"slots {slots}"

@@ -1,0 +1,139 @@
+"""The crank: one turn plans a step over many requests, runs it, samples, and hands out what was made.
+
+The scheduler decides, the cache keeps the books, the executable computes; here they meet. A request's tokens depend on nothing
+but itself: not on its neighbours, its chunks, or guesses made for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tensormill.engine.answer import Answer
+from tensormill.engine.messages import Cancel, Failed, Generate, Reply, Request
+from tensormill.errors import RequestError, TensorMillError
+from tensormill.program import Run
+from tensormill.scheduler import Scheduler, Work
+
+if TYPE_CHECKING:
+    from tensormill.engine.engine import Engine
+
+Rows = npt.NDArray[np.float32]
+
+
+class Proposer(Protocol):
+    """Guesses what comes next (speculation/)."""
+
+    def propose(self, tokens: Sequence[int], most: int) -> list[int]:
+        """At most `most` tokens that may follow."""
+
+
+class Crank:
+    """Many requests on one engine; single-threaded. `submit` and `cancel` between turns."""
+
+    def __init__(
+        self, engine: Engine, proposer: Proposer | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.engine = engine
+        self.scheduler = Scheduler(engine.cache, budget=engine.chunk, stateful=engine.stateful)
+        self._proposer = proposer
+        self._clock = clock
+        self._answers: dict[str, Answer] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn has anything to do."""
+        return bool(self._answers)
+
+    def take(self, request: Request) -> list[Reply]:
+        """Take a message in; a reply at once only if it is refused."""
+        if isinstance(request, Cancel):
+            self.cancel(request.id)
+            return []
+        return self.submit(request)
+
+    def submit(self, request: Generate) -> list[Reply]:
+        """Queue a request; refuses, in words for its sender, what can never run."""
+        try:
+            self.engine.check_tokens(request.tokens)
+            if request.id in self._answers:
+                raise RequestError(f"there is a request {request.id!r} already")
+            answer = Answer(request, self.engine, self._clock)
+        except TensorMillError as error:
+            return [Failed(request.id, str(error))]
+        self._answers[request.id] = answer
+        self.scheduler.add(answer.sequence)
+        return []
+
+    def cancel(self, id: str) -> None:
+        """Stop a request and give back all it holds; unknown ids have ended already."""
+        answer = self._answers.pop(id, None)
+        if answer is not None:
+            self.scheduler.remove(answer.sequence)
+
+    def turn(self) -> list[Reply]:
+        """One step; replies of the requests that got on."""
+        self._guess()
+        works = self.scheduler.plan()
+        if not works:
+            return []
+        for work in works:
+            self._prepare(work)
+        rows = self.engine.run([self._run(w) for w in works])
+        replies: list[Reply] = []
+        at = 0
+        for work in works:
+            n = len(work.tokens) - work.sure + 1 if work.wants else 0
+            replies += self._accept(work, rows[at : at + n])
+            at += n
+        return replies
+
+    def _guess(self) -> None:
+        most = self.engine.limits.drafts
+        if self._proposer is None or not most:
+            return
+        for sequence in self.scheduler.running:
+            if sequence.decoding:
+                left = self._answers[sequence.id].left - 1
+                sequence.drafts = self._proposer.propose(sequence.tokens, min(most, left)) if left > 0 else []
+
+    def _prepare(self, work: Work) -> None:
+        """What must be done before a sequence's first step: its recurrent states, if it resumes behind a snapshot."""
+        holding = work.sequence.holding
+        assert holding is not None
+        self._answers[work.sequence.id].started()
+        if holding.snapshot is not None:
+            self.engine.executable.restore(holding.slot, holding.snapshot)
+            holding.snapshot = None
+
+    def _run(self, work: Work) -> Run:
+        holding = work.sequence.holding
+        assert holding is not None
+        want = range(work.sure - 1, len(work.tokens)) if work.wants else ()
+        return Run(
+            work.tokens, past=work.past, sure=work.sure, pages=holding.tables, slot=holding.slot, base=work.sequence.base,
+            want=list(want),
+        )  # fmt: skip
+
+    def _accept(self, work: Work, rows: Rows) -> list[Reply]:
+        """Sample row after row while the drafts agree; then the books, and the reply."""
+        answer = self._answers[work.sequence.id]
+        drafts = work.tokens[work.sure :]
+        accepted: list[int] = []
+        for i, row in enumerate(rows):
+            accepted.append(answer.sample(row))
+            if answer.finished or i >= len(drafts) or drafts[i] != accepted[-1]:
+                break
+        if work.wants:
+            answer.guessed(len(drafts), len(accepted) - 1)
+        self.scheduler.commit(work, accepted)
+        if work.snapshot and work.sequence.holding is not None:
+            self.engine.keep_snapshot(work.sequence.holding.node, work.sequence.holding.slot)
+        if answer.finished:
+            del self._answers[work.sequence.id]
+            self.scheduler.remove(work.sequence)
+        return [answer.reply()] if work.wants else []

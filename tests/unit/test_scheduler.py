@@ -1,0 +1,176 @@
+"""The scheduler under a state machine: no leak, no starvation, no lost request; and its promises one by one."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tensormill.cache import Cache
+from tensormill.scheduler import Scheduler, Sequence, Work
+
+P = 4
+
+
+def make(pages: int = 64, *, budget: int = 16, slots: int = 9, stateful: bool = False) -> Scheduler:
+    cache = Cache({0: pages, 6: pages}, page=P, slots=slots, stateful=stateful)
+    return Scheduler(cache, budget=budget, stateful=stateful)
+
+
+def sequence(name: str, prompt: list[int], **more: object) -> Sequence:
+    return Sequence(name, list(prompt), len(prompt), **more)  # type: ignore[arg-type]
+
+
+def finish(s: Scheduler, works: list[Work], token: int = 7) -> None:
+    for w in works:
+        s.commit(w, [token] if w.wants else [])
+
+
+def test_decoders_go_first_and_prompts_share_the_rest() -> None:
+    s = make(budget=10)
+    a, b = sequence("a", [1, 2]), sequence("b", list(range(20)))
+    s.add(a)
+    finish(s, s.plan())
+    s.add(b)
+    works = s.plan()
+    assert [(w.sequence.id, len(w.tokens), w.wants) for w in works] == [("a", 1, True), ("b", 9, False)]
+    finish(s, works)
+    assert [(w.sequence.id, len(w.tokens), w.wants) for w in s.plan()] == [("a", 1, True), ("b", 9, False)]
+
+
+def test_drafts_are_verified_and_only_certain_tokens_stay() -> None:
+    s = make()
+    a = sequence("a", [1, 2])
+    s.add(a)
+    finish(s, s.plan())
+    a.drafts = [8, 9, 10]
+    (work,) = s.plan()
+    assert work.tokens == [7, 8, 9, 10] and work.sure == 1
+    s.commit(work, [8, 9, 11])  # two drafts were right, the third is replaced
+    assert a.tokens == [1, 2, 7, 8, 9, 11] and a.past == 5
+    assert a.decoding
+
+
+def test_priority_then_fairness_then_arrival() -> None:
+    s = make(budget=4, slots=2)
+    greedy = [sequence(f"g{i}", [i] * 4, key="greedy") for i in range(3)]
+    late = sequence("late", [9] * 4, key="other")
+    vip = sequence("vip", [8] * 4, key="greedy", priority=1)
+    for x in (*greedy, late, vip):
+        s.add(x)
+    order = []
+    for _ in range(5):
+        (work,) = s.plan()
+        order.append(work.sequence.id)
+        finish(s, [work])
+        s.remove(work.sequence)
+    assert order == ["vip", "late", "g0", "g1", "g2"]
+
+
+def test_the_last_in_order_is_preempted_and_resumes_from_the_tree() -> None:
+    s = make(pages=8, budget=12)
+    a, b = sequence("a", [1] * 10), sequence("b", [2] * 9)
+    s.add(a)
+    finish(s, s.plan())
+    s.add(b)
+    for _ in range(30):
+        finish(s, s.plan())
+        s.check_integrity()
+        if b.preempted:
+            break
+    assert b.preempted and not a.preempted
+    s.remove(a)
+    works = s.plan()
+    assert works[0].sequence is b
+
+
+def test_a_stateful_chunk_ends_at_the_last_page_border() -> None:
+    s = make(stateful=True)
+    s.add(sequence("a", [1] * 10))
+    (work,) = s.plan()
+    assert len(work.tokens) == 8 and work.snapshot and not work.wants
+    s.commit(work, [])
+    (work,) = s.plan()
+    assert len(work.tokens) == 2 and work.wants and not work.snapshot
+
+
+def test_a_shared_beginning_is_computed_once() -> None:
+    s = make(budget=8)
+    for name in "abc":
+        s.add(sequence(name, [1] * 12 + [ord(name)]))
+    works = s.plan()
+    assert [w.sequence.id for w in works] == ["a"]  # the others wait for its pages
+    finish(s, works)
+    works = s.plan()
+    assert [w.sequence.id for w in works] == ["a"]
+    finish(s, works)
+    works = s.plan()
+    assert [(w.sequence.id, len(w.tokens)) for w in works] == [("a", 1), ("b", 1), ("c", 1)]
+    assert all(w.sequence.reused == 12 for w in works[1:])
+
+
+class Steps(RuleBasedStateMachine):
+    """Requests come, run, are cancelled, with drafts accepted in part; all that stay must end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.s = make(pages=12, budget=9, slots=5)
+        self.live: dict[str, tuple[Sequence, int]] = {}
+        self.made = 0
+
+    @rule(
+        n=st.integers(1, 16),
+        answer=st.integers(1, 12),
+        key=st.sampled_from("xyz"),
+        priority=st.integers(0, 1),
+        same=st.booleans(),
+    )
+    def add(self, n: int, answer: int, key: str, priority: int, same: bool) -> None:
+        self.made += 1
+        one = sequence(f"{self.made}", [1 if same else self.made] * n, key=key, salt=key, priority=priority)
+        self.live[one.id] = (one, n + answer)
+        self.s.add(one)
+
+    @precondition(lambda self: self.live)
+    @rule(good=st.integers(0, 3), draft=st.booleans())
+    def step(self, good: int, draft: bool) -> None:
+        if draft:
+            for q in self.s.running:
+                if q.decoding:
+                    q.drafts = [5, 5, 5]
+        works = self.s.plan()
+        assert works, "there was something to do"
+        assert sum(len(w.tokens) for w in works) <= 9
+        assert len({w.sequence for w in works}) == len(works)
+        for w in works:
+            accepted = w.tokens[w.sure :][:good] + [7] if w.wants else []
+            self.s.commit(w, accepted)
+            one, end = self.live[w.sequence.id]
+            if len(one.tokens) >= end:
+                self.s.remove(one)
+                del self.live[one.id]
+
+    @precondition(lambda self: self.live)
+    @rule(i=st.integers(0, 99))
+    def cancel(self, i: int) -> None:
+        name = sorted(self.live)[i % len(self.live)]
+        one, _ = self.live.pop(name)
+        self.s.remove(one)
+
+    @invariant()
+    def books(self) -> None:
+        self.s.check_integrity()
+        assert {q.id for q in (*self.s.waiting, *self.s.running)} == set(self.live)
+
+    def teardown(self) -> None:
+        """Whatever is left ends in bounded time: nothing starves."""
+        for _ in range(40 * (len(self.live) + 1)):
+            if not self.live:
+                break
+            self.step(0, False)
+        assert not self.live
+        assert self.s.cache.free_slots == 4
+
+
+Steps.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None, derandomize=True)
+TestSteps = Steps.TestCase
