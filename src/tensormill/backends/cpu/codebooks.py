@@ -26,4 +26,5 @@ def give_codebook(kind: GGMLType) -> None:
     from tensormill.backends.cpu import _native
 
     if kind in CODEBOOK_TYPES:
-        _native.set_codebook(kind, np.ascontiguousarray(codebook(kind), np.int8))
+        values = codebook(kind) * (8 if kind in (GGMLType.IQ1_S, GGMLType.IQ1_M) else 1)  # IQ1: in units of its delta
+        _native.set_codebook(kind, np.ascontiguousarray(values, np.int8))
