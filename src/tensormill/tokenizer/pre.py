@@ -47,7 +47,7 @@ def _chars(ranges: str) -> str:
 
 
 _CJK = f"[{_chars('4e00-9fa5 3040-309f 30a0-30ff')}]+"
-_CJK_HANGUL = f"[{_chars('4e00-9fa5 800-4e00 ac00-d7ff')}]+"
+_CJK_HANGUL = rf"(?:(?!\s)[{_chars('4e00-9fa5 800-4e00 ac00-d7ff')}])+"  # U+3000 and kin are white space first
 _CJK_MARKS = _chars("ff01 2026 201c 201d 2018 2019 2014 ff1a ff1b ff0c 3001-303f fe30-fe4f")
 _HAN = _chars("4e00-9fff 3400-4dbf 20000-2a6df 2a700-2b73f 2b740-2b81f 2b820-2ceaf 2ceb0-2ebef f900-faff 2f800-2fa1f")
 _ASIAN = _chars(

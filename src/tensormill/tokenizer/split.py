@@ -56,16 +56,22 @@ def _in_threes(run: str) -> Iterator[str]:
 
 
 def _thousands(words: list[str]) -> list[str]:
+    """As llama.cpp does it: what precedes a number stays with the number's first group."""
     out: list[str] = []
     for word in words:
+        before = ""
         for number, run in groupby(word, _is_number):
             text = "".join(run)
-            out += _in_threes(text) if number else [text]
+            if number:
+                first, *others = _in_threes(text)
+                out += [before + first, *others]
+            before = "" if number else text
+        out += [before] if before else []
     return out
 
 
 def _thousands_ascii(words: list[str]) -> list[str]:
-    """Cut before each full group of three; the first, short group stays with what precedes it."""
+    """Cut before each full group of three; a first, shorter group stays with what precedes it."""
     out: list[str] = []
     for word in words:
         cuts = [p for m in re.finditer("[0-9]+", word) for p in range(m.end() - 3, m.start() - 1, -3)]

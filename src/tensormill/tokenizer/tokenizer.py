@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tensormill.errors import RequestError, TokenizerError
-from tensormill.tokenizer.bpe import BPE, BYTE_OF
+from tensormill.tokenizer.bpe import BPE, BYTE_OF, UnspacedBPE
 from tensormill.tokenizer.endings import settle
 from tensormill.tokenizer.pre import Family, family
 from tensormill.tokenizer.special import special_tokens
@@ -73,8 +73,11 @@ class Tokenizer:
         rules = family(name)
         if rules.no_bos and PREFIX + "bos_token_id" not in metadata:
             vocab.ids["bos"] = None
-        encoder = BPE(vocab, rules, merges_required=name != "kimi-k2")
-        return cls(vocab, rules, encoder, pre=name)
+        bpe = BPE(vocab, rules, merges_required=name != "kimi-k2")
+        if vocab.model == "whitespace":
+            lowercase = vocab.flag("normalizer.lowercase", name != "whitespace")
+            return cls(vocab, rules, UnspacedBPE(bpe, lowercase), pre=name)
+        return cls(vocab, rules, bpe, pre=name)
 
     @property
     def tokens(self) -> Sequence[str]:
