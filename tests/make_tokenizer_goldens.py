@@ -17,15 +17,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import fetch_vocabs
 import get_models
-import numpy as np
+from tensormill.gguf import GGUFWriter
+from tensormill.tokenizer.pre import FAMILIES
 from tokenizer_corpus import TEXTS
 from tokenizer_goldens import FOLDER, digests
 from tokenizer_synthetic import ENDINGS, OTHERS, Keys, byte_pairs, endings
-
-from tensormill.gguf import GGUFWriter
-from tensormill.tokenizer.pre import FAMILIES
 
 
 @contextmanager

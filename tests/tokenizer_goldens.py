@@ -12,6 +12,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+
 from tokenizer_corpus import TEXTS, fuzz
 
 FOLDER = Path(__file__).parent / "data" / "tokenizer"

@@ -44,12 +44,14 @@ def byte_pairs(pre: str) -> Keys:
     return _keys("whitespace" if pre == "whitespace" else "gpt2", tokens, kinds, pre=pre, merges=merges)
 
 
-WORDS = (
-    "the of and to in is you that it he was for on are as with his they at be this have from or one had by word but not "
-    "what all were we when your can said there use an each which she do how their if will up other about out many then "
-    "hello world write go see number no way could people my than first water been call who oil its now find long down "
-    "day did get come made may part нещо на 世界 你好 日本 العربية ▁▁ ▁▁▁▁ ing ed er un re 12 34 00 ?! .. '' école ñ é ß 🦙"
-).split()
+_WORDS = (
+    "the of and to in is you that it he was for on are as with his they at be this have from or one had by word but "
+    "not what all were we when your can said there use an each which she do how their if will up other about out "
+    "many then hello world write go see number no way could people my than first water been call who oil its now "
+    "find long down day did get come made may part нещо на 世界 你好 日本 العربية ▁▁ ▁▁▁▁ ing ed er un re 12 34 00 ?! .. "
+    "'' école ñ é ß 🦙 "
+)
+WORDS = _WORDS.split()
 
 
 def _pieces(rng: random.Random) -> list[str]:

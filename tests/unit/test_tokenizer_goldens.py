@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import fetch_vocabs
-import get_models
 import numpy as np
 import pytest
-from tokenizer_goldens import FOLDER, failures
-from tokenizer_synthetic import ENDINGS, OTHERS, byte_pairs, endings
 
+import fetch_vocabs
+import get_models
 from tensormill.gguf import GGUFFile
 from tensormill.tokenizer import Tokenizer
 from tensormill.tokenizer.pre import FAMILIES, stages_in_use
+from tokenizer_goldens import FOLDER, failures
+from tokenizer_synthetic import ENDINGS, OTHERS, byte_pairs, endings
 
 SYNTHETIC = np.load(FOLDER / "synthetic.npz")
 REAL = sorted(p.stem for p in FOLDER.glob("*.npz") if p.stem != "synthetic")

@@ -11,6 +11,11 @@ _CAPACITY = 1 << 16
 _LONGEST = 64  # characters; longer words hardly repeat
 
 
+def characters(ranges: str) -> str:
+    """Content of a regex character class from hexadecimal code points and ranges."""
+    return "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in ranges.split())
+
+
 class WordCache:
     """Ids of a word, computed once. Bounded; emptied when full."""
 
