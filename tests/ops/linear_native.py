@@ -6,6 +6,7 @@ import numpy as np
 from ops.linear_truth import FLOATS
 
 from tensormill.backends.cpu import _native as native
+from tensormill.backends.cpu.codebooks import give_codebook
 from tensormill.gguf import GGMLType
 
 
@@ -20,6 +21,7 @@ class Packed:
     """A packed matrix of `rows` [n, row_bytes] in the file's blocks."""
 
     def __init__(self, kind: GGMLType, rows: np.ndarray, columns: int) -> None:
+        give_codebook(kind)
         self.kind, self.rows, self.columns = kind, len(rows), columns
         self.data = aligned(native.packed_bytes(kind, len(rows), columns))
         native.pack(kind, rows, columns, self.data)

@@ -4,12 +4,12 @@
 namespace mill::TM_ISA {
 namespace linear {
 
-extern const FormatKernels kLegacy[], kK[], kFloats[];  // each ends with a row without a pack function
+extern const FormatKernels kLegacy[], kK[], kSmall[], kCodebook[], kFloats[];  // each ends with a row without a pack function
 
 namespace {
 
 const FormatKernels* find(Type type) {
-  for (const FormatKernels* table : {kLegacy, kK, kFloats})
+  for (const FormatKernels* table : {kLegacy, kK, kSmall, kCodebook, kFloats})
     for (; table->pack != nullptr; ++table)
       if (table->type == type) return table;
   return nullptr;

@@ -1,7 +1,7 @@
 """Memory of the caches: pages and slots, and the numbers by which kernels find rows in them.
 
-The layout of a page is drawn in `csrc/ops/op.h`. Memory is not cleared, as recycled pages are not: nobody reads a row that nobody
-wrote, which tests check by poisoning it.
+The layout of a page is drawn in `csrc/ops/op.h`. Memory is not cleared, as recycled pages are not: nobody reads a row that
+nobody wrote, which tests check by poisoning it.
 """
 
 from __future__ import annotations

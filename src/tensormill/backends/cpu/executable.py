@@ -6,9 +6,9 @@ largest step; outputs are views of it, valid until the next run.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tensormill.backends.cpu import lower_cached, lower_products, lower_rows  # noqa: F401 - they register rules
 from tensormill.backends.cpu.caches import Pages, Slots, objects_of
-from tensormill.backends.cpu.lower import Lowering, Record
+from tensormill.backends.cpu.lower import Lowering
 from tensormill.backends.cpu.native import native, pool
 from tensormill.backends.cpu.view import View
 from tensormill.backends.cpu.weights import Member, Packed, Weights
@@ -208,7 +208,8 @@ def _plan(g: Lowering, outputs: list[View]) -> tuple[dict[Value, int], int]:
 
 
 def _input(step: Step, name: str) -> npt.NDArray[Any]:
-    return step.done[int(name[4:])] if name.startswith("done") else getattr(step, name)  # type: ignore[no-any-return]
+    array: npt.NDArray[Any] = step.done[int(name[4:])] if name.startswith("done") else getattr(step, name)
+    return array
 
 
 def _address(array: npt.NDArray[Any]) -> int:
@@ -216,9 +217,4 @@ def _address(array: npt.NDArray[Any]) -> int:
 
 
 def _memory(address: int, size: int) -> npt.NDArray[np.uint8]:
-    import ctypes
-
-    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
-
-
-__all__ = ["CPUExecutable", "Record", "compile", "prod"]
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

@@ -1,8 +1,8 @@
 """Lowering: the ops of a program become native records over views of storage.
 
-One rule an op kind (`lower_rows.py`, `lower_products.py`, `lower_cached.py`); views cost nothing, activations are quantised once for all
-products that read them, and a fused op without a rule of its own is lowered through its body. Addresses come later, from the
-memory plan (`executable.py`).
+One rule an op kind (`lower_rows.py`, `lower_products.py`, `lower_cached.py`); views cost nothing, activations are quantised
+once for all products that read them, and a fused op without a rule of its own is lowered through its body. Addresses come
+later, from the memory plan (`executable.py`).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Lowering:
         if value.role == "const" and value.data is not None:
             return self.constant(value.data)
         if value.recipe is not None:
-            return self.constant(self.weights.array(value.recipe).reshape(value.shape))
+            return self.constant(self.weights.array(value.recipe))
         raise BackendError(f"the value {value} is read before it is made")
 
     def rows(self, operand: Operand | View) -> View:
@@ -177,6 +177,15 @@ class Lowering:
             else:
                 self.caches[operand] = make_slots(operand, self.limits, 0)
         return self.caches[operand]
+
+    def state(self, operand: Operand, inputs: int) -> Slots:
+        """The memory of a recurrent state whose op takes `inputs` numbers a token."""
+        assert isinstance(operand, Cache)
+        if operand not in self.caches:
+            self.caches[operand] = make_slots(operand, self.limits, inputs)
+        slots = self.caches[operand]
+        assert isinstance(slots, Slots)
+        return slots
 
     def emit(
         self,

@@ -40,8 +40,8 @@ def _linear(g: Lowering, op: Op) -> None:
     for i in range(groups):
         first, last = i * packed.rows, (i + 1) * packed.rows
         one = Member(packed, i)
-        piece = _Part(one, out.slice(1, first, last), bias and bias.slice(1, first, last), _number(g, scale), i * packed.columns)
-        parts.append(piece)
+        some = bias and bias.slice(1, first, last)
+        parts.append(_Part(one, out.slice(1, first, last), some, _number(g, scale), i * packed.columns))
     return _emit_parts(g, rows, parts)
 
 

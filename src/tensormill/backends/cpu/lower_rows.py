@@ -92,14 +92,13 @@ def _elementwise(g: Lowering, op: Op) -> None:
 @rule("unary")
 def _unary(g: Lowering, op: Op) -> None:
     x, out = value_of(op.inputs[0]), g.make(op.outputs[0])
-    source, target = g.view(x), out
+    source = g.view(x)
     if x.dtype == "i32":
+        if op.attrs["kind"] == "mod":
+            return g.emit("convert", (source,), (out,), ints=(int(op.attrs["a"]),))
         source = g.temp(x.shape, "floats")
-        g.emit("convert", (g.view(x),), (source,), ints=(1,))
-        target = g.temp(x.shape, "floats")
-    g.emit("unary", (source,), (target,), ints=(KINDS.index(op.attrs["kind"]),), floats=(op.attrs["a"], op.attrs["b"]))
-    if x.dtype == "i32":
-        g.emit("convert", (target,), (out,), ints=(0,))
+        g.emit("convert", (g.view(x),), (source,), ints=(0,))
+    return g.emit("unary", (source,), (out,), ints=(KINDS.index(op.attrs["kind"]),), floats=(op.attrs["a"], op.attrs["b"]))
 
 
 @rule("unary+mul")
@@ -155,8 +154,10 @@ def _angles(g: Lowering, op: Op) -> None:
     if len(op.attrs["freq"]) > MOST_PAIRS:
         raise BackendError(f"the CPU backend rotates at most {MOST_PAIRS} pairs of a head: {op}")
     freq, comp = g.constant(op.attrs["freq"]), g.constant(op.attrs["comp"])
-    out = g.make(op.outputs[0])
-    g.emit("angles", (g.view(op.inputs[0]), freq, comp), (out,), floats=(op.attrs["mag"],))
+    symbol, out = op.attrs["rows"], g.make(op.outputs[0])
+    rows = g.step_input(f"done{symbol[1:]}", (symbol,)) if symbol != "T" else None
+    ratio = int(symbol[1:]) if symbol != "T" else 1
+    g.emit("angles", (g.view(op.inputs[0]), freq, comp, rows), (out,), ints=(ratio,), floats=(op.attrs["mag"],))
 
 
 @rule("rope")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from tensormill.errors import BackendError
@@ -12,14 +13,14 @@ from tensormill.errors import BackendError
 def native() -> Any:
     """The module `_native`; BackendError if it was not built or this processor cannot run it."""
     try:
-        from tensormill.backends.cpu import _native  # type: ignore[attr-defined,unused-ignore]
+        module = import_module("tensormill.backends.cpu._native")
     except ImportError as why:
         raise BackendError(f"the native part of the CPU backend is not built ({why}); `make build` builds it") from why
     try:
-        _native.isa()
+        module.isa()
     except RuntimeError as why:
         raise BackendError(str(why)) from why
-    return _native
+    return module
 
 
 @cache

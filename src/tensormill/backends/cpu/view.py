@@ -64,9 +64,7 @@ class View:
             if self.strides[k] != self.strides[k + 1] * int(self.shape[k + 1]):
                 return None
         times = self.times * prod(int(d) for d in self.shape[1:-1])
-        return View(
-            self.storage, (self.shape[0], self.shape[-1]), (self.strides[-2], self.strides[-1]), self.offset, times
-        )
+        return View(self.storage, (self.shape[0], self.shape[-1]), (self.strides[-2], self.strides[-1]), self.offset, times)
 
     def wide(self) -> View | None:
         """All trailing axes as one: [first, rest], or None if they are not contiguous."""
@@ -86,10 +84,10 @@ class View:
 
 
 def contiguous(shape: Shape) -> tuple[int, ...]:
-    """Row-major strides; the size of the first axis does not matter."""
+    """Row-major strides; those beyond a symbol (positions [c, T]) are 0 here and known to the replay."""
     strides = [1]
     for dim in reversed(shape[1:]):
-        strides.append(strides[-1] * int(dim))
+        strides.append(0 if isinstance(dim, str) else strides[-1] * dim)
     return tuple(reversed(strides)) if shape else ()
 
 

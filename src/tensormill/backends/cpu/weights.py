@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensormill.backends.cpu.codebooks import give_codebook
 from tensormill.backends.cpu.native import native
 from tensormill.errors import BackendError
 from tensormill.gguf.types import GGMLType
@@ -123,6 +124,7 @@ class Weights:
         columns = recipe.shape[-1]
         if not native().linear_supported(int(type)):
             raise BackendError(f"the CPU backend cannot multiply by {type.name} weights ({recipe.name})")
+        give_codebook(type)
         return Packed(type, count, rows, columns, int(native().packed_bytes(int(type), rows, columns)))
 
     def _runs(self, recipe: Recipe) -> list[tuple[GGMLType, int]]:
