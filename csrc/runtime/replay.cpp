@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 
 #include "ops/kernels.h"
@@ -24,15 +23,8 @@ Kernel find(const std::string& name) {
 
 }  // namespace
 
-void Executable::Free::operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t(64)); }
-
-Executable::Executable(std::shared_ptr<Pool> pool, int64_t arena_bytes, std::vector<int64_t> most, int64_t page_tokens)
-    : pool_(std::move(pool)), arena_bytes_(arena_bytes),
-      arena_(static_cast<std::byte*>(::operator new[](static_cast<size_t>(arena_bytes), std::align_val_t(64)))),
-      most_(std::move(most)), page_tokens_(page_tokens) {
-  // Free memory is poisoned: a kernel that reads what nobody wrote shows it.
-  std::memset(arena_.get(), 0xff, static_cast<size_t>(arena_bytes));
-}
+Executable::Executable(std::shared_ptr<Pool> pool, std::byte* arena, std::vector<int64_t> most, int64_t page_tokens)
+    : pool_(std::move(pool)), arena_(arena), most_(std::move(most)), page_tokens_(page_tokens) {}
 
 int64_t Executable::keep(const void* object) {
   objects_.push_back(object);
@@ -110,7 +102,7 @@ void Executable::resolve(const StepArrays& step, bool sizes_changed) {
       Tensor& t = r.tensors[k];
       if (o.space == Operand::kInput) t.data = const_cast<void*>(step.inputs[static_cast<size_t>(o.value)]);
       if (!sizes_changed) continue;
-      if (o.space == Operand::kArena) t.data = arena_.get() + o.value;
+      if (o.space == Operand::kArena) t.data = arena_ + o.value;
       if (o.space == Operand::kAddress) t.data = reinterpret_cast<void*>(o.value);
       for (int a = 0; a < 4; ++a) {
         t.n[a] = step.sizes[static_cast<size_t>(o.axis[a].symbol)] * o.axis[a].times;
