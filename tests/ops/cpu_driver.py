@@ -45,9 +45,10 @@ class OneOp:
         self.program = g.program(out=body(g, w, g.embed(g.step.tokens, w.x)))
         self.source = WeightSource(file)
         windows = {c.window for c in self.program.caches} | {0}
+        pages = dict.fromkeys(windows, 80)
         self.limits = Limits(
-            tokens=len(x), sequences=4, rows=len(x), drafts=drafts, pages=dict.fromkeys(windows, 80), slots=5, page=page, kv_type="f32"
-        )  # fmt: skip
+            tokens=len(x), sequences=4, rows=len(x), drafts=drafts, pages=pages, slots=5, page=page, kv_type="f32"
+        )
 
     def step(self, lengths: Sequence[int], at: Sequence[int] | None = None, **fields: Any) -> Step:
         """Sequences of these lengths one after another, their tokens being rows of x, on scattered pages."""
