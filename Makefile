@@ -10,7 +10,6 @@ export PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODELS ?= smollm2 gemma3 qwen-coder-0.5b
 TEST_MODELS ?= smollm2
 ARGS ?=
-DEMO := $(HOME)/.cache/tensormill/models
 
 .PHONY: help run test lint format models bench build hooks clean
 
@@ -23,11 +22,8 @@ help:
 	@echo 'make build | make hooks      only build | check every commit before it is made'
 	@echo 'make clean                   remove all that was built here, .venv too; models stay'
 
-# `tensormill run` without a model looks in DEMO; a hard link there saves a second copy.
 run: $(VENV)/built
-	@mkdir -p "$(DEMO)"
-	@model=$$($(BIN)/python tests/get_models.py smollm2) && { ln -f "$$model" "$(DEMO)/" 2>/dev/null || cp "$$model" "$(DEMO)/"; } \
-	    && $(BIN)/tensormill run "$$model" "$$PROMPT" $(ARGS)
+	@model=$$($(BIN)/python tests/get_models.py smollm2) && $(BIN)/tensormill run "$$model" "$$PROMPT" $(ARGS)
 
 test: $(VENV)/built
 	@$(BIN)/python tests/get_models.py $(TEST_MODELS)

@@ -124,6 +124,11 @@ template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
   }
   return r;
 }
+template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t* x) {
+  int32_t a;
+  std::memcpy(&a, x, 4);
+  return dot<kWide>(acc, codes, a);
+}
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 #undef TM_BOTH

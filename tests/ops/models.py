@@ -131,3 +131,22 @@ def deepseek4() -> Model:
         parts = {"kv": (rows, 24), "gate": (rows, 24), "ape": (r, rows), "norm": (k,)}
         shapes |= {f"{name}_{part}.weight": shape for part, shape in parts.items()}
     return model(shapes, block)
+
+
+def muse() -> Model:
+    """Muse Spark's experts: latent width, a norm of each expert's scaled output before the weighted sum."""
+
+    def block(g: Tracer, x: Value, w: Scope) -> Value:
+        h = g.rms_norm(x, eps=1e-5)
+        ids, p = g.route(g.sigmoid(g.linear(h, w.ffn_gate_inp)), w["exp_probs_b"], k=3, eps=1e-15)
+        z = g.linear(h, w.ffn_latent_down)
+        y = g.silu(g.expert_linear(z, w.ffn_gate_exps, ids)) * g.expert_linear(z, w.ffn_up_exps, ids)
+        y = g.rms_norm(g.expert_linear(y, w.ffn_down_exps, ids) * w.ffn_post_exp_norm, eps=1e-8)
+        return x + g.rms_norm(g.linear(g.mix(p, y), w.ffn_latent_up), eps=1e-8)
+
+    shapes = {
+        "ffn_gate_inp.weight": (6, 24), "exp_probs_b.bias": (6,), "ffn_latent_down.weight": (12, 24),
+        "ffn_gate_exps.weight": (6, 16, 12), "ffn_up_exps.weight": (6, 16, 12), "ffn_down_exps.weight": (6, 12, 16),
+        "ffn_post_exp_norm.weight": (12,), "ffn_latent_up.weight": (24, 12),
+    }  # fmt: skip
+    return model(shapes, block)

@@ -41,7 +41,7 @@ def main(
 
     from tensormill.cli.models import load
 
-    ids = _ids(tokens, tokens_file)
+    ids = token_ids(tokens, tokens_file)
     rows = min(engine.chunk, len(ids))
     config = dataclasses.replace(engine, context=engine.context or len(ids), rows=max(engine.rows, rows))
     with load(model, config) as loaded:
@@ -53,7 +53,8 @@ def main(
     return 0
 
 
-def _ids(tokens: str | None, file: Path | None) -> list[int]:
+def token_ids(tokens: str | None, file: Path | None) -> list[int]:
+    """Token ids from `1,2,3` or from a .npy file, of which one is given; RequestError if they are no ids."""
     if (tokens is None) == (file is None):
         raise RequestError("give the tokens as --tokens 1,2,3 or as --tokens-file F.npy")
     if file is not None:

@@ -39,22 +39,34 @@ def _cased(letter: str, ending: str, digits: str) -> str:
 
 _PUNCTUATED_WORD = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
 _DEEPSEEK3 = rf"{_PUNCTUATED_WORD}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
-_CJK = "[一-龥぀-ゟ゠-ヿ]+"
-_CJK_HANGUL = "[一-龥ࠀ-一가-퟿]+"
-_HAN = (
-    "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
-    "\U0002b820-\U0002ceaf\U0002ceb0-\U0002ebef\uf900-\ufaff\U0002f800-\U0002fa1f"
+
+
+def _chars(ranges: str) -> str:
+    """Content of a character class from hexadecimal code points and ranges."""
+    return "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in ranges.split())
+
+
+_CJK = f"[{_chars('4e00-9fa5 3040-309f 30a0-30ff')}]+"
+_CJK_HANGUL = f"[{_chars('4e00-9fa5 800-4e00 ac00-d7ff')}]+"
+_CJK_MARKS = _chars("ff01 2026 201c 201d 2018 2019 2014 ff1a ff1b ff0c 3001-303f fe30-fe4f")
+_HAN = _chars("4e00-9fff 3400-4dbf 20000-2a6df 2a700-2b73f 2b740-2b81f 2b820-2ceaf 2ceb0-2ebef f900-faff 2f800-2fa1f")
+_ASIAN = _chars(
+    "4e00-9fff 3400-4dbf 8c48-faff 3040-309f 30a0-30ff ff65-ff9f 2f00-2fdf e40-e7f e80-eff 1780-17ff 1000-109f "
+    "aa60-aa7f a9e0-a9ff ac00-d7af 1100-11ff"
 )
-_ASIAN = (
-    "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f"
-    "\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
+_LETTERS_DEEPSEEK = _chars(
+    "41-5a 61-7a b5 c0-d6 d8-f6 f8-1ba 1bc-1bf 1c4-293 295-2af 370-373 376 377 37b-37d 37f 386 388-38a 38c "
+    "38e-3a1 3a3-3f5 3f7-481 48a-52f 531-556 10a0-10c5 13a0-13f5 13f8-13fd 1c90-1cba 1cbd-1cbf 1d00-1d2b "
+    "1d6b-1d77 1d79-1d9a 1e00-1f15 1f18-1f1d 1f20-1f45 1f48-1f4d 1f50-1f57 1f59 1f5b 1f5d 1f5f-1f7d 1f80-1fb4 "
+    "1fb6-1fbc 1fbe 1fc2-1fc4 1fc6-1fcc 1fd0-1fd3 1fd6-1fdb 1fe0-1fec 1ff2-1ff4 1ff6-1ffc 2102 2107 210a-2113 "
+    "2115 2119-211d 2124 2126 2128 212a-212d 212f-2134 2139 213c-213f 2145-2149 214e 2183 2184 2c00-2c7b "
+    "2c7e-2ce4 2ceb-2cee 2cf2 2cf3 a640-a66d a680-a69b a722-a76f a771-a787 a78b-a78e ab70-abbf fb00-fb06 "
+    "fb13-fb17 ff21-ff3a ff41-ff5a 10400-1044f 104b0-104d3 104d8-104fb 10c80-10cb2 10cc0-10cf2 118a0-118df "
+    "1e900-1e943"
 )
-_LETTERS_DEEPSEEK = (
-    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώ"
-    "ᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ"
-    "𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
-)
-_BLOOM = " ?[^(\\s|.,!?…。，、।۔،)]+"
+# llama.cpp sees U+3000 as white space before it sees this class, hence 3001
+_MARKS_DEEPSEEK = _chars("21-2f 3a-7e ff01-ff0f ff1a-ff5e 2018-201f 3001-3002")
+_BLOOM = rf" ?[^(\s|.,!?){_chars('2026 3002 ff0c 3001 964 6d4 60c')}]+"
 
 
 @dataclass(frozen=True)
@@ -139,8 +151,14 @@ FAMILIES: dict[str, Family] = {
     ),
     "tekken": Family((_cased(r"\p{L}", "", r"\p{N}"),), ignore_merges=True, add_bos=True),
     "deepseek-llm": Family(
-        # llama.cpp sees U+3000 as white space before it sees the class of CJK punctuation, hence the class starts after it
-        (r"[\r\n]", rf"\s?[{_LETTERS_DEEPSEEK}]+", r"\s?[!-/:-~！-／：-～‘-‟、-。]+", r"\s+\z", _CJK_HANGUL, r"\p{N}+")
+        (
+            r"[\r\n]",
+            rf"\s?[{_LETTERS_DEEPSEEK}]+",
+            rf"\s?[{_MARKS_DEEPSEEK}]+",
+            r"\s+\z",
+            _CJK_HANGUL,
+            r"\p{N}+",
+        )
     ),
     "deepseek-coder": Family((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK_HANGUL, r"\p{N}")),
     **dict.fromkeys(["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], _deepseek3),
@@ -154,7 +172,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "youtu": Family(
         (
-            f"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|{_CJK}",
+            f"[{_chars('ac00-d7a3 3131-318e')}]+|[{_CJK_MARKS}]+|[{_chars('3105-312f')}]+|{_CJK}",
             rf"{_marked}|\p{{N}}|{_OTHER}[\r\n/]*|{_SPACES}",
         ),
         ignore_merges=True,
@@ -187,7 +205,7 @@ FAMILIES: dict[str, Family] = {
         )
     ),
     "ufakzeka": Family((rf"{_WORD}|\p{{N}}|{_OTHER}[\r\n]*|{_SPACES}",)),
-    "afmoe": Family((THOUSANDS, _ASIAN, _DEEPSEEK3)),
+    "afmoe": Family((THOUSANDS, f"[{_ASIAN}]+", _DEEPSEEK3)),
     "laguna": Family((_LINES, _QWEN2)),
     "exaone-moe": Family(
         (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from tokenizers import Regex, pre_tokenizers
 
@@ -22,7 +22,8 @@ def splitter(stages: tuple[str, ...]) -> Callable[[str], list[str]]:
     """A function from text to words, which joined give the text (but for METASPACE, which adds spaces)."""
     steps: list[Splitter] = []
     for named, group in groupby(stages, lambda s: s in _NAMED):
-        steps += [_NAMED[s] for s in group] if named else [_regex_step(list(group))]
+        run = list(group)
+        steps += [_NAMED[s] for s in run] if named else [_regex_step(run)]
 
     def split(text: str) -> list[str]:
         words = [text]
@@ -69,7 +70,7 @@ def _thousands_ascii(words: list[str]) -> list[str]:
     for word in words:
         cuts = [p for m in re.finditer("[0-9]+", word) for p in range(m.end() - 3, m.start() - 1, -3)]
         bounds = [0, *sorted(c for c in cuts if c > 0), len(word)]
-        out += [word[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        out += [word[a:b] for a, b in pairwise(bounds)]
     return out
 
 

@@ -98,7 +98,7 @@ def strings(metadata: Mapping[str, object], name: str) -> list[str]:
     value = metadata.get(PREFIX + name)
     if value is None:
         raise TokenizerError(f"the file has no {PREFIX}{name}: it holds no tokenizer that can encode text")
-    if not isinstance(value, list) or not all(type(s) is str for s in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {str}:
         raise TokenizerError(f"{PREFIX}{name} is not an array of strings")
     return value
 

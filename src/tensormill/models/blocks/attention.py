@@ -60,3 +60,12 @@ def gqa(
         q, k = norm_heads(g, q, k, w, c)
     q, k = g.rope(q, cs, pair=pair), g.rope(k, cs, pair=pair)
     return g.linear(g.flat(attend(g, q, k, v, c, scale=scale, window=window)), w.attn_output)
+
+
+def gated(g: Tracer, h: Value, w: Scope, c: Hyper, cs: Value) -> Value:
+    """Normed heads rotated in halves; each query head comes with a gate behind it that its output passes through a sigmoid."""
+    both = heads(g, h, w.attn_q, c.H, 2 * c.K)
+    q, k = norm_heads(g, both[:, :, : c.K], heads(g, h, w.attn_k, c.G, c.K), w, c)
+    q, k = g.rope(q, cs, pair="halves"), g.rope(k, cs, pair="halves")
+    o = attend(g, q, k, heads(g, h, w.attn_v, c.G, c.Kv), c)
+    return g.linear(g.flat(o * g.sigmoid(both[:, :, c.K :])), w.attn_output)

@@ -72,3 +72,9 @@ def expert_glu(g: Tracer, h: Value, w: Scope, c: Hyper, ids: Value, *, act: str 
             raise ModelError(f"{stack} has other experts than the {c.E} of {c.arch}.expert_count")
     inner = g.unary(g.expert_linear(h, gate, ids), act) * g.expert_linear(h, up, ids)
     return g.expert_linear(inner, w.ffn_down_exps, ids)
+
+
+def gated_shared(g: Tracer, h: Value, w: Scope) -> Value:
+    """The shared expert of h [T, D], times one sigmoid a token."""
+    gate = g.reshape(g.sum(h * w.ffn_gate_inp_shexp), 1)
+    return glu(g, h, w, suffix="_shexp") * g.sigmoid(gate)
