@@ -54,7 +54,7 @@ class Executable {
 
   void reserve_scratch(size_t bytes) { scratch_ = bytes > scratch_ ? bytes : scratch_; }
 
-  // Nanoseconds spent in each record since the last call; empty unless `profile` was set.
+  // Nanoseconds spent in each record since the last call, while `profile` was set; of CPU time if there is one thread.
   std::vector<int64_t> take_times();
   void profile(bool on) { profile_ = on; }
   std::vector<std::string> names() const;
