@@ -119,6 +119,7 @@ void bind_linear(nb::module_& m) {
   m.def("decode_rows", &decode, nb::arg("type"), nb::arg("packed"), nb::arg("rows"), nb::arg("columns"),
         nb::arg("ids"), nb::arg("out"));
   m.def("set_codebook", [](int type, Array<const int8_t, 2> values) {
+    check(type >= 0 && type < 64, "set_codebook: no such type");
     set_codebook(static_cast<Type>(type), values.data(), static_cast<int64_t>(values.shape(0)),
                  static_cast<int64_t>(values.shape(1)));
   });

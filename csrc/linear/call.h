@@ -27,6 +27,20 @@ struct Call {
   TM_INLINE float* row(int64_t i) const { return out + (out_rows != nullptr ? out_rows[i] : i) * out_stride; }
 };
 
+// What a group needs of the activations besides codes and scales, for n groups of 32 inputs: where the int32
+// accumulator starts, -offset * (sum of codes), and with mins float(sum of codes) * scale.
+template <class S> TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* start, float* sum) {
+  if constexpr (S::kHalves) {
+    for (int64_t h = 0; h < 2 * n; ++h) start[h] = -S::kOffset * x.sums[h];
+    if constexpr (S::kMins)
+      for (int64_t h = 0; h < 2 * n; ++h) sum[h] = static_cast<float>(x.sums[h]) * x.scales[h / 2];
+  } else {
+    for (int64_t g = 0; g < n; ++g) start[g] = -S::kOffset * (x.sums[2 * g] + x.sums[2 * g + 1]);
+    if constexpr (S::kMins)
+      for (int64_t g = 0; g < n; ++g) sum[g] = static_cast<float>(x.sums[2 * g] + x.sums[2 * g + 1]) * x.scales[g];
+  }
+}
+
 TM_INLINE int valid_rows(const Matrix& m, int64_t panel) {  // rows of a panel that exist
   const int64_t left = m.rows - panel * kPanel;
   return static_cast<int>(left < kPanel ? left : kPanel);

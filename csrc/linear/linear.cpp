@@ -3,7 +3,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace mill {
@@ -13,21 +12,31 @@ TM_DECLARE_TABLE(linear::Kernels, linear_kernels)
 namespace mill::linear {
 namespace {
 
+int64_t blocks(int64_t columns, int64_t block) { return (columns + block - 1) / block; }
+
+// The codebook that a type reads, or the type itself for those without.
+Type codebook_of(Type type) { return type == Type::IQ1_M ? Type::IQ1_S : type; }
+
+bool needs_codebook(Type type) {
+  switch (type) {
+    case Type::IQ1_S: case Type::IQ1_M: case Type::IQ2_XXS: case Type::IQ2_XS: case Type::IQ2_S: case Type::IQ3_XXS:
+    case Type::IQ3_S: return true;
+    default: return false;
+  }
+}
+
 Description description(Type type) {
   Description d{};
   if (!kernels().describe(type, &d))
     throw std::runtime_error("no kernels for ggml type " + std::to_string(static_cast<int>(type)));
+  if (needs_codebook(type) && codebooks[static_cast<int>(codebook_of(type))] == nullptr)
+    throw std::runtime_error("the codebook of ggml type " + std::to_string(static_cast<int>(type)) + " was not set");
   return d;
 }
 
-int64_t blocks(int64_t columns, int64_t block) { return (columns + block - 1) / block; }
-
-std::unordered_map<int, std::vector<int8_t>>& codebooks() {
-  static std::unordered_map<int, std::vector<int8_t>> all;
-  return all;
-}
-
 }  // namespace
+
+const int8_t* codebooks[64] = {};
 
 const Kernels& kernels() { return TM_SELECT(linear_kernels); }
 
@@ -63,14 +72,11 @@ void pack(Type type, const uint8_t* source, int64_t rows, int64_t columns, int64
 }
 
 void set_codebook(Type type, const int8_t* values, int64_t entries, int64_t width) {
-  codebooks()[static_cast<int>(type)].assign(values, values + entries * width);
-}
-
-const int8_t* codebook(Type type) {
-  const auto found = codebooks().find(static_cast<int>(type));
-  if (found == codebooks().end())
-    throw std::runtime_error("the codebook of ggml type " + std::to_string(static_cast<int>(type)) + " was not set");
-  return found->second.data();
+  static std::vector<int8_t> kept[64];
+  std::vector<int8_t>& mine = kept[static_cast<int>(codebook_of(type))];
+  if (!mine.empty()) return;
+  mine.assign(values, values + entries * width);
+  codebooks[static_cast<int>(codebook_of(type))] = mine.data();
 }
 
 }  // namespace mill::linear

@@ -16,8 +16,9 @@
 
 namespace mill::linear {
 
+inline constexpr int64_t kMaxColumns = 262144;         // of a quantised matrix
 inline constexpr int64_t kPanel = 16;                  // output rows of a panel
-inline constexpr size_t kScratchBytes = 64 * 1024;     // one per thread, 64-byte aligned, contents undefined
+inline constexpr size_t kScratchBytes = 128 * 1024;    // one per thread, 64-byte aligned, contents undefined
 
 enum class Type : int32_t {  // ggml's ids
   F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13,
@@ -76,8 +77,9 @@ inline int64_t packed_bytes(Type t, int64_t rows, int64_t columns) { return pane
 void pack(Type, const uint8_t* source, int64_t rows, int64_t columns, int64_t panel_begin, int64_t panel_end,
           uint8_t* packed);
 
-// Codebooks of the IQ types, handed over once at load: `entries` rows of `width` signed bytes.
+// Codebooks of the IQ types ([entries][width] signed bytes), handed over once at load, before any other call with
+// the type; the functions above throw std::runtime_error for a type whose codebook is missing.
 void set_codebook(Type, const int8_t* values, int64_t entries, int64_t width);
-const int8_t* codebook(Type);                      // throws std::runtime_error if it was not set
+extern const int8_t* codebooks[64];                // by type; IQ1_M reads that of IQ1_S
 
 }  // namespace mill::linear

@@ -10,53 +10,66 @@ namespace mill::TM_ISA::linear {
 inline constexpr int kGemvTokens = 4;       // up to here the packed bits are decoded once per call anyway
 inline constexpr int64_t kPrefetch = 2048;  // bytes ahead: measured best for DRAM, see docs
 
-template <class F> struct GroupShape {
-  static constexpr bool kHalves = F::kGroup == 16, kMins = F::kMins, kWide = F::kWide;
+template <class F> struct Shape {
+  using Tile = GroupShape<F::kGroup == 16, F::kMins, F::kWide>;
+  static constexpr bool kHalves = Tile::kHalves, kMins = Tile::kMins, kWide = Tile::kWide;
   // Where wide codes are dotted as signed bytes, no offset is left to subtract.
   static constexpr int kOffset = (kWide && kSignedDot) ? 0 : F::kOffset;
+  static constexpr int kParts = 32 / F::kGroup;  // scales for each 32 inputs
 };
 
-// One panel, NT tokens. x[t] points at the first input of the token's row.
+struct Prepared {  // a token's row for GEMV
+  const int8_t* codes;
+  const float* scales;
+  const int32_t* start;
+  const float* sum;
+};
+
+// Groups [0, n) of one packed block, whose scales are decoded already; g is the number of its first group.
 template <class F, int NT>
-void gemv(const uint8_t* panel, int64_t columns, const Tokens* x, float* const* out, int valid) {
-  using S = GroupShape<F>;
-  constexpr Geometry geometry = geometry_of<F>();
-  constexpr int per_block = F::kInputs / 32, scales_per_group = 32 / F::kGroup;
-  constexpr int ahead = (F::kBytes / per_block + 63) / 64;
-  const uint8_t* block = panel + front_bytes(geometry, columns);
-  const int64_t groups = columns / 32;
-  Floats f[NT];
-  for (int t = 0; t < NT; ++t) f[t] = zero_floats();
-  for (int64_t g0 = 0; g0 < groups; g0 += per_block, block += F::kBytes) {
-    alignas(64) float scale[F::kInputs / F::kGroup * 16], min[F::kMins ? F::kInputs / F::kGroup * 16 : 16];
-    F::scales(panel + g0 / per_block * F::kFront, block, scale, min);
-    const int n = static_cast<int>(groups - g0 < per_block ? groups - g0 : per_block);
-    for (int j = 0; j < n; ++j) {
-      const int64_t g = g0 + j;
-      for (int i = 0; i < ahead; ++i) prefetch(block + j * (F::kBytes / per_block) + kPrefetch + 64 * i);
-      Ints acc[NT][2];
+TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* scale, const float* min,
+                          const Prepared* x, Floats* f) {
+  using S = Shape<F>;
+  constexpr int bytes = F::kBytes / (F::kInputs / 32), ahead = (bytes + 63) / 64;
+  for (int j = 0; j < n; ++j, ++g) {
+    for (int i = 0; i < ahead; ++i) prefetch(block + j * bytes + kPrefetch + 64 * i);
+    Ints acc[NT][2];
+    for (int t = 0; t < NT; ++t) {
+      acc[t][0] = S::kOffset == 0 ? broadcast(0) : broadcast(x[t].start[S::kParts * g]);
+      acc[t][1] = S::kOffset == 0 || !S::kHalves ? broadcast(0) : broadcast(x[t].start[S::kParts * g + 1]);
+    }
+    F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
+      for (int t = 0; t < NT; ++t) acc[t][line >> 2] = dot_at<S::kWide>(acc[t][line >> 2], codes, x[t].codes + 32 * g + 4 * line);
+    });
+    for (int h = 0; h < S::kParts; ++h) {
+      const Floats w = load_floats(scale + 16 * (j * S::kParts + h));
       for (int t = 0; t < NT; ++t) {
-        const int s0 = x[t].sums[2 * g], s1 = x[t].sums[2 * g + 1];
-        acc[t][0] = broadcast(-S::kOffset * (S::kHalves ? s0 : s0 + s1));
-        acc[t][1] = broadcast(S::kHalves ? -S::kOffset * s1 : 0);
-      }
-      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
-        for (int t = 0; t < NT; ++t)
-          acc[t][line >> 2] = dot<S::kWide>(acc[t][line >> 2], codes, load_i32(x[t].codes + 32 * g + 4 * line));
-      });
-      for (int t = 0; t < NT; ++t) {
-        const float da = x[t].scales[g];
-        for (int h = 0; h < scales_per_group; ++h) {
-          const int k = 16 * (j * scales_per_group + h);
-          const Ints sum = S::kHalves ? acc[t][h] : add(acc[t][0], acc[t][1]);
-          f[t] = fma(to_floats(sum), mul(load_floats(scale + k), broadcast(da)), f[t]);
-          if constexpr (S::kMins) {
-            const int asum = S::kHalves ? x[t].sums[2 * g + h] : x[t].sums[2 * g] + x[t].sums[2 * g + 1];
-            f[t] = fnma(load_floats(min + k), broadcast(static_cast<float>(asum) * da), f[t]);
-          }
-        }
+        const Ints sum = S::kHalves ? acc[t][h] : add(acc[t][0], acc[t][1]);
+        f[t] = fma(to_floats(sum), mul(w, broadcast(x[t].scales[g])), f[t]);
+        if constexpr (S::kMins)
+          f[t] = fnma(load_floats(min + 16 * (j * S::kParts + h)), broadcast(x[t].sum[S::kParts * g + h]), f[t]);
       }
     }
+  }
+}
+
+// One panel, NT tokens.
+template <class F, int NT>
+void gemv(const uint8_t* panel, int64_t columns, const Prepared* x, float* const* out, int valid) {
+  constexpr int per_block = F::kInputs / 32, scales = F::kInputs / F::kGroup;
+  const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns);
+  const int64_t groups = columns / 32;
+  alignas(64) float scale[scales * 16], min[F::kMins ? scales * 16 : 16];
+  Floats f[NT];
+  for (int t = 0; t < NT; ++t) f[t] = zero_floats();
+  int64_t g = 0;
+  for (; g + per_block <= groups; g += per_block, block += F::kBytes) {
+    F::scales(panel + g / per_block * F::kFront, block, scale, min);
+    gemv_block<F, NT>(block, per_block, g, scale, min, x, f);
+  }
+  if (per_block > 1 && g < groups) {
+    F::scales(panel + g / per_block * F::kFront, block, scale, min);
+    gemv_block<F, NT>(block, static_cast<int>(groups - g), g, scale, min, x, f);
   }
   for (int t = 0; t < NT; ++t) valid == 16 ? store(out[t], f[t]) : store_first(out[t], f[t], valid);
 }
@@ -90,20 +103,29 @@ template <class F> void decode_row(const uint8_t* panel, int row, int64_t column
   }
 }
 
-template <class F, int NT> void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call) {
-  Tokens x[NT];
+// Tokens [t0, t0 + NT) of the call.
+template <class F, int NT>
+void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, int64_t t0, uint8_t* scratch) {
+  using S = Shape<F>;
+  Prepared x[NT];
   float* out[NT];
-  const int64_t bytes = panel_size(geometry_of<F>(), m.columns);
-  for (int t = 0; t < NT; ++t) x[t] = call.token(t);
+  const int64_t groups = m.columns / 32, parts = groups * S::kParts, bytes = panel_size(geometry_of<F>(), m.columns);
+  for (int t = 0; t < NT; ++t) {
+    const Tokens row = call.token(t0 + t);
+    auto* start = reinterpret_cast<int32_t*>(scratch) + 2 * parts * t;
+    auto* sum = reinterpret_cast<float*>(start + parts);
+    prepare<S>(row, groups, start, sum);
+    x[t] = {row.codes, row.scales, start, sum};
+  }
   for (int64_t p = begin; p < end; ++p) {
-    for (int t = 0; t < NT; ++t) out[t] = call.row(t) + p * kPanel;
+    for (int t = 0; t < NT; ++t) out[t] = call.row(t0 + t) + p * kPanel;
     gemv<F, NT>(m.data + p * bytes, m.columns, x, out, valid_rows(m, p));
   }
 }
 
 template <class F, int P>
 void gemm_panels(const Matrix& m, int64_t panel, const Call& call, TileScratch& s) {
-  using S = GroupShape<F>;
+  using S = Shape<F>;
   const int64_t groups = m.columns / 32, bytes = panel_size(geometry_of<F>(), m.columns);
   const int tile = tile_tokens(call.n_tokens);
   for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
@@ -115,9 +137,9 @@ void gemm_panels(const Matrix& m, int64_t panel, const Call& call, TileScratch& 
       TileTokens x;
       for (int t = 0; t < nt; ++t) {
         x.out[t] = call.row(t0 + t) + panel * kPanel;
-        x.set<S::kHalves, S::kMins, S::kOffset>(t, call.token(t0 + t, 32 * g0), n);
+        x.set<S>(t, call.token(t0 + t, 32 * g0), n);
       }
-      run_tile<S, P>(s, x, nt, n, g0 == 0, valid_rows(m, panel + P - 1));
+      run_tile<typename S::Tile, P>(s, x, nt, n, g0 == 0, valid_rows(m, panel + P - 1));
     }
   }
 }
@@ -126,13 +148,14 @@ template <class F>
 void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
               int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
   const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
-  switch (n_tokens) {
-    case 0: return;
-    case 1: return gemv_panels<F, 1>(m, begin, end, call);
-    case 2: return gemv_panels<F, 2>(m, begin, end, call);
-    case 3: return gemv_panels<F, 3>(m, begin, end, call);
-    case 4: return gemv_panels<F, 4>(m, begin, end, call);
-    default: break;
+  if (n_tokens <= kGemvTokens) {
+    auto* room = static_cast<uint8_t*>(scratch);
+    const bool fits = m.columns / 4 * n_tokens * 32 / F::kGroup <= static_cast<int64_t>(kScratchBytes);
+    if (fits && n_tokens == 4) return gemv_panels<F, 4>(m, begin, end, call, 0, room);
+    if (fits && n_tokens == 3) return gemv_panels<F, 3>(m, begin, end, call, 0, room);
+    if (fits && n_tokens == 2) return gemv_panels<F, 2>(m, begin, end, call, 0, room);
+    for (int64_t t = 0; t < n_tokens; ++t) gemv_panels<F, 1>(m, begin, end, call, t, room);
+    return;
   }
   TileScratch& s = *static_cast<TileScratch*>(scratch);
   int64_t p = begin;

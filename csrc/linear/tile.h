@@ -6,6 +6,11 @@
 
 namespace mill::TM_ISA::linear {
 
+// The shape of a group; formats that share it share the kernels.
+template <bool halves, bool mins, bool wide> struct GroupShape {
+  static constexpr bool kHalves = halves, kMins = mins, kWide = wide;
+};
+
 inline constexpr int kChunkGroups = 16;  // 512 inputs: two panels of lines are 16 KB
 
 struct TileScratch {  // decoded weights of kTilePanels panels, one chunk
@@ -22,26 +27,15 @@ struct TileTokens {  // activations of a tile, and what the groups need of them
   alignas(64) int32_t start[kTileTokens][2 * kChunkGroups];  // -offset * sum of codes
   alignas(64) float sum[kTileTokens][2 * kChunkGroups];      // float(sum of codes) * scale
 
-  template <bool kHalves, bool kMins, int kOffset> TM_INLINE void set(int t, const Tokens& x, int n) {
-    if (n == kChunkGroups) fill<kHalves, kMins, kOffset>(t, x, kChunkGroups);
-    else fill<kHalves, kMins, kOffset>(t, x, n);
+  template <class S> TM_INLINE void set(int t, const Tokens& x, int n) {
+    n == kChunkGroups ? fill<S>(t, x, kChunkGroups) : fill<S>(t, x, n);
   }
 
  private:
-  template <bool kHalves, bool kMins, int kOffset> TM_INLINE void fill(int t, const Tokens& x, int n) {
+  template <class S> TM_INLINE void fill(int t, const Tokens& x, int n) {
     codes[t] = x.codes;
     for (int g = 0; g < n; ++g) scale[t][g] = x.scales[g];
-    if constexpr (kHalves) {
-      for (int h = 0; h < 2 * n; ++h) start[t][h] = -kOffset * x.sums[h];
-      if constexpr (kMins)
-        for (int h = 0; h < 2 * n; ++h) sum[t][h] = static_cast<float>(x.sums[h]) * x.scales[h / 2];
-    } else {
-      for (int g = 0; g < n; ++g) {
-        const int s = x.sums[2 * g] + x.sums[2 * g + 1];
-        start[t][g] = -kOffset * s;
-        if constexpr (kMins) sum[t][g] = static_cast<float>(s) * x.scales[g];
-      }
-    }
+    prepare<S>(x, n, start[t], sum[t]);
   }
 };
 

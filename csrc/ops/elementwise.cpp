@@ -65,16 +65,18 @@ void copy(const Call& c, Pool& pool) {
   map(c, pool, 0.1, [](Lanes x) { return x; });
 }
 
-// Whole numbers as float32, or back (i: 1 to float, 0 to int).
+// Whole numbers as float32, or (i: n > 0) their remainders modulo n as whole numbers.
 void convert(const Call& c, Pool&) {
   const Tensor &x = c.in[0], &y = c.out[0];
+  const auto n = static_cast<int32_t>(c.i[0]);
   for (int64_t r = 0; r < y.rows(); ++r)
     for (int64_t j = 0; j < y.n[3]; ++j) {
-      const int64_t from = x.row_offset(r) + j * x.s[3], to = y.row_offset(r) + j * y.s[3];
-      if (c.i[0])
-        y.f32()[to] = static_cast<float>(x.i32()[from]);
+      const int32_t v = x.i32()[x.row_offset(r) + j * x.s[3]];
+      const int64_t to = y.row_offset(r) + j * y.s[3];
+      if (n > 0)
+        y.i32()[to] = (v % n + n) % n;
       else
-        y.i32()[to] = static_cast<int32_t>(x.f32()[from]);
+        y.f32()[to] = static_cast<float>(v);
     }
 }
 

@@ -109,9 +109,11 @@ void softmax(const Call& c, Pool& pool) {
       for (int64_t r = begin; r < end; ++r) {
         const float* p = x.f32() + x.row_offset(r);
         float* q = y.f32() + y.row_offset(r);
-        const Lanes most = splat(row_max(p, n));
+        const float top = row_max(p, n);
+        const Lanes most = splat(top == -INFINITY ? 0.0f : top);
         for (int64_t j = 0; j < n; j += kLanes) store_row(q + j, exp(load_row(p, j, 1, n - j) - most), n - j);
-        const Lanes total = splat(reduce(q, n, [](Lanes v, Lanes acc) { return acc + v; }));
+        const float all = reduce(q, n, [](Lanes v, Lanes acc) { return acc + v; });
+        const Lanes total = splat(all > 0.0f ? all : 1.0f);
         for (int64_t j = 0; j < n; j += kLanes) store_row(q + j, load_row(q, j, 1, n - j) / total, n - j);
       }
     });
@@ -120,12 +122,13 @@ void softmax(const Call& c, Pool& pool) {
   columns(c, pool, axis, 1.0, [m](const float* p, int64_t sp, float* q, int64_t sq, int64_t left) {
     Lanes most = splat(-INFINITY), total = splat(0.0f);
     for (int64_t k = 0; k < m; ++k) most = max(most, load_row(p + k * sp, 0, 1, left));
+    most = select(less(splat(-INFINITY), most), most, splat(0.0f));
     for (int64_t k = 0; k < m; ++k) {
       const Lanes e = exp(load_row(p + k * sp, 0, 1, left) - most);
       total = total + e;
       store_row(q + k * sq, e, left);
     }
-    for (int64_t k = 0; k < m; ++k) store_row(q + k * sq, load_row(q + k * sq, 0, 1, left) / total, left);
+    for (int64_t k = 0; k < m; ++k) store_row(q + k * sq, load_row(q + k * sq, 0, 1, left) / select(less(splat(0.0f), total), total, splat(1.0f)), left);
   });
 }
 

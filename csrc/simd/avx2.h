@@ -45,6 +45,12 @@ TM_INLINE Floats load_bf16(const void* p) {
   TM_BOTH(Floats, _mm256_castsi256_ps(_mm256_slli_epi32(
                       _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)), 16)));
 }
+// 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
+TM_INLINE Floats load_e4m3(const void* p) {
+  const __m256i wide = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p))), 7);
+  const __m128i half[2] = {_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1)};
+  TM_BOTH(Floats, _mm256_mul_ps(_mm256_cvtph_ps(half[i]), _mm256_set1_ps(256.0f)));
+}
 
 TM_INLINE Ints broadcast(int32_t x) { TM_BOTH(Ints, _mm256_set1_epi32(x)); }
 TM_INLINE Ints load_ints(const void* p) { TM_BOTH(Ints, _mm256_loadu_si256(static_cast<const __m256i*>(p) + i)); }
@@ -55,6 +61,7 @@ TM_INLINE Ints load_s8_ints(const void* p) {
   TM_BOTH(Ints, _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(static_cast<const char*>(p) + 8 * i))));
 }
 TM_INLINE Ints add(Ints a, Ints b) { TM_BOTH(Ints, _mm256_add_epi32(a.v[i], b.v[i])); }
+TM_INLINE Ints sub(Ints a, Ints b) { TM_BOTH(Ints, _mm256_sub_epi32(a.v[i], b.v[i])); }
 TM_INLINE Ints bit_and(Ints a, Ints b) { TM_BOTH(Ints, _mm256_and_si256(a.v[i], b.v[i])); }
 TM_INLINE Ints max(Ints a, Ints b) { TM_BOTH(Ints, _mm256_max_epi32(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Ints shift_left(Ints a) { TM_BOTH(Ints, _mm256_slli_epi32(a.v[i], n)); }
@@ -116,6 +123,11 @@ template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
     r.v[i] = _mm256_add_epi32(acc.v[i], _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), one));
   }
   return r;
+}
+template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t* x) {
+  int32_t a;
+  std::memcpy(&a, x, 4);
+  return dot<kWide>(acc, codes, a);
 }
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

@@ -33,6 +33,11 @@ TM_INLINE Floats load_bf16(const void* p) {
   return {_mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16))};
 }
+// 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
+TM_INLINE Floats load_e4m3(const void* p) {
+  const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(wide, 7)), _mm512_set1_ps(256.0f))};
+}
 
 TM_INLINE Ints broadcast(int32_t x) { return {_mm512_set1_epi32(x)}; }
 TM_INLINE Ints load_ints(const void* p) { return {_mm512_loadu_si512(p)}; }
@@ -43,6 +48,7 @@ TM_INLINE Ints load_s8_ints(const void* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
 }
 TM_INLINE Ints add(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+TM_INLINE Ints sub(Ints a, Ints b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 TM_INLINE Ints bit_and(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
 TM_INLINE Ints max(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
 template <int n> TM_INLINE Ints shift_left(Ints a) { return {_mm512_slli_epi32(a.v, n)}; }
@@ -74,6 +80,11 @@ TM_INLINE Bytes look_up(Bytes table, Bytes index) { return {_mm512_shuffle_epi8(
 // acc + sum over 4 of codes x activations, one int32 for each row. `kWide`: codes above 127 occur.
 template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
   return {_mm512_dpbusd_epi32(acc.v, codes.v, _mm512_set1_epi32(x))};
+}
+// The same with 4 activations in memory: gcc 12 does not fold this broadcast into the instruction by itself.
+template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t* x) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(codes.v), "m"(*reinterpret_cast<const int32_t*>(x)));
+  return acc;
 }
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

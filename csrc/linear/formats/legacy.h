@@ -9,40 +9,19 @@
 //   Q5_0   16 rows x 64 | d [2][16], 64 B | 2 x (fifth-bit line, 4 nibble lines) |                  704 B
 //   Q5_1   16 rows x 32 | d [16], m [16], 64 B | fifth-bit line | 4 nibble lines |                  384 B
 #pragma once
-#include "linear/format.h"
+#include "linear/formats/lines.h"
+#include "linear/formats/tables.h"
 
 namespace mill::TM_ISA::linear {
-
-template <class Use> TM_INLINE void nibble_lines(const uint8_t* at, Use use) {
-  const Bytes low = broadcast_byte(15);
-  unroll<4>([&](auto t) TM_LAMBDA {
-    const Bytes raw = load_bytes(at + 64 * t);
-    use(t, bit_and(raw, low));
-    use(t + 4, bit_and(shift_right<4>(raw), low));
-  });
-}
-
-// Nibbles and a fifth bit: bit t of the high line goes to bit 4.
-template <class Use> TM_INLINE void five_bit_lines(const uint8_t* high_at, const uint8_t* at, Use use) {
-  const Bytes low = broadcast_byte(15), bit = broadcast_byte(16), high = load_bytes(high_at);
-  unroll<4>([&](auto t) TM_LAMBDA {
-    const Bytes raw = load_bytes(at + 64 * t);
-    use(t, and_or(shift_left<4 - t>(high), bit, bit_and(raw, low)));
-    use(t + 4, and_or(shift_right<t>(high), bit, bit_and(shift_right<4>(raw), low)));
-  });
-}
 
 inline void put_words(const uint8_t* words, int n, int row, uint8_t* line) {  // n words of 4 bytes, one for each line
   for (int t = 0; t < n; ++t) std::memcpy(line + 64 * t + 4 * row, words + 4 * t, 4);
 }
 
-// 32 bits, bit j = input j, into the fifth-bit line of a row.
-inline void put_high_bits(uint32_t bits, int row, uint8_t* line) {
-  for (int b = 0; b < 4; ++b) {
-    unsigned v = 0;
-    for (int t = 0; t < 8; ++t) v |= (bits >> (4 * t + b) & 1) << t;
-    line[4 * row + b] = static_cast<uint8_t>(v);
-  }
+inline void put_fifth_bits(const uint8_t* bits, int row, uint8_t* line) {  // bit j of 32 = input j
+  uint8_t codes[32];
+  for (int j = 0; j < 32; ++j) codes[j] = bits[j / 8] >> (j % 8) & 1;
+  put_bits(codes, 0, row, line);
 }
 
 template <int file_bytes> struct ScaleOnly {  // d [2][16], 64 inputs
@@ -73,7 +52,7 @@ struct Q8_0 : ScaleOnly<34> {
     for (int j = 0; j < blocks; ++j)
       for (int r = 0; r < 16; ++r) {
         const uint8_t* in = rows[r] + kFileBytes * j;
-        std::memcpy(out + 32 * j + 2 * r, in, 2);
+        put_half(in, r, out + 32 * j);
         put_words(in + 2, 8, r, out + 64 + 512 * j);
       }
     for (int i = 64; i < 64 + 512 * blocks; ++i) out[i] ^= 0x80;
@@ -90,25 +69,17 @@ struct Q4_0 : ScaleOnly<18> {
     for (int j = 0; j < blocks; ++j)
       for (int r = 0; r < 16; ++r) {
         const uint8_t* in = rows[r] + kFileBytes * j;
-        std::memcpy(out + 32 * j + 2 * r, in, 2);
+        put_half(in, r, out + 32 * j);
         put_words(in + 2, 4, r, out + 64 + 256 * j);
       }
   }
 };
 
-alignas(16) inline constexpr uint8_t kIQ4Codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                                      129, 141, 153, 166, 181, 197, 217, 241};  // the table + 128
-
-template <class Use> TM_INLINE void iq4_lines(const uint8_t* at, Use use) {
-  const Bytes table = table16(kIQ4Codes);
-  nibble_lines(at, [&](int t, Bytes index) TM_LAMBDA { use(t, look_up(table, index)); });
-}
-
 struct IQ4_NL : Q4_0 {
   static constexpr int kOffset = 128;
   static constexpr bool kWide = true;
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    iq4_lines(block + 64 + 256 * j, use);
+    table_lines(kIQ4Codes, block + 64 + 256 * j, use);
   }
 };
 
@@ -118,8 +89,8 @@ struct Q4_1 : ScaleAndMin<20> {
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int, Use use) { nibble_lines(block + 64, use); }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      std::memcpy(out + 2 * r, rows[r], 2);
-      std::memcpy(out + 32 + 2 * r, rows[r] + 2, 2);
+      put_half(rows[r], r, out);
+      put_half(rows[r] + 2, r, out + 32);
       put_words(rows[r] + 4, 4, r, out + 64);
     }
   }
@@ -135,8 +106,8 @@ struct Q5_0 : ScaleOnly<22> {
     for (int j = 0; j < blocks; ++j)
       for (int r = 0; r < 16; ++r) {
         const uint8_t* in = rows[r] + kFileBytes * j;
-        std::memcpy(out + 32 * j + 2 * r, in, 2);
-        put_high_bits(static_cast<uint32_t>(load_i32(in + 2)), r, out + 64 + 320 * j);
+        put_half(in, r, out + 32 * j);
+        put_fifth_bits(in + 2, r, out + 64 + 320 * j);
         put_words(in + 6, 4, r, out + 128 + 320 * j);
       }
   }
@@ -150,9 +121,9 @@ struct Q5_1 : ScaleAndMin<24> {
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      std::memcpy(out + 2 * r, rows[r], 2);
-      std::memcpy(out + 32 + 2 * r, rows[r] + 2, 2);
-      put_high_bits(static_cast<uint32_t>(load_i32(rows[r] + 4)), r, out + 64);
+      put_half(rows[r], r, out);
+      put_half(rows[r] + 2, r, out + 32);
+      put_fifth_bits(rows[r] + 4, r, out + 64);
       put_words(rows[r] + 8, 4, r, out + 128);
     }
   }

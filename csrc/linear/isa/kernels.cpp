@@ -4,21 +4,15 @@
 namespace mill::TM_ISA {
 namespace linear {
 
-extern const FormatKernels kLegacy[], kFloats[];
-extern const int kLegacyCount, kFloatsCount;
+extern const FormatKernels kLegacy[], kK[], kSmall[], kCodebook[], kFloats[];  // each ends with a row without a pack function
 
 namespace {
 
-const FormatKernels* find_in(const FormatKernels* table, int n, Type type) {
-  for (int i = 0; i < n; ++i)
-    if (table[i].type == type) return table + i;
-  return nullptr;
-}
-
 const FormatKernels* find(Type type) {
-  const FormatKernels* found = find_in(kLegacy, kLegacyCount, type);
-  if (found == nullptr) found = find_in(kFloats, kFloatsCount, type);
-  return found;
+  for (const FormatKernels* table : {kLegacy, kK, kSmall, kCodebook, kFloats})
+    for (; table->pack != nullptr; ++table)
+      if (table->type == type) return table;
+  return nullptr;
 }
 
 bool describe(Type type, Description* out) {

@@ -1,0 +1,241 @@
+// Types with blocks of 256 inputs and integer sub-scales: Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. A group's scale is d * sc,
+// exact in float32. Lines of codes as in lines.h, for each 32 inputs together, in stream order.
+//
+//   Q2_K    | d, dmin [16] f16 64 B | (scale, min) nibbles [16 groups][16 rows] 256 B | 8 x 2 pair lines |   1344 B
+//   Q3_K    front: d [16] 32 B | scales: S0 S1 S2 | 8 x (bit line, 2 pair lines) |                           1728 B
+//   Q4_K    | d, dmin 64 B | scales: S M H | 8 x 4 nibble lines |                                            2304 B
+//   Q5_K    | d, dmin 64 B | scales: S M H | 8 x (bit line, 4 nibble lines) |                                2816 B
+//   Q6_K    front: d 32 B | scales int8 [16 groups][16 rows] 256 B | 8 x (2 pair lines, 4 nibble lines) |    3328 B
+//   IQ4_XS  | d 32 B | high 2 bits of scales 32 B | low 4 bits 64 B | 8 x 4 nibble lines |                   2176 B
+//
+//   S (M): low 4 bits of the scales (mins), [4 groups][16 rows] bytes, low nibbles groups 0..3, high ones 4..7.
+//   H: bits 0-1 high bits of scales 0..3, 2-3 of scales 4..7, 4-5 of mins 0..3, 6-7 of mins 4..7.
+//   S0, S1: low 4 bits of scales 0..3 | 4..7, 8..11 | 12..15; S2: bits 2 f high bits of scales 4 f .. 4 f + 3.
+#pragma once
+#include "linear/formats/lines.h"
+#include "linear/formats/tables.h"
+
+namespace mill::TM_ISA::linear {
+
+inline constexpr int k256 = 256;
+
+template <int n> TM_INLINE void scale_floats(const uint8_t* codes, int offset, Floats d, float* out) {  // [n][16]
+  for (int g = 0; g < n; ++g) store(out + 16 * g, mul(to_floats(add(load_u8_ints(codes + 16 * g), broadcast(-offset))), d));
+}
+
+// ---- Q4_K, Q5_K ----
+
+struct SixBitScales {  // as they lie in the file: 12 bytes for 8 scales and 8 mins
+  static constexpr int kInputs = 256, kFront = 0, kGroup = 32, kFileInputs = 256, kOffset = 0;
+  static constexpr bool kMins = true, kWide = false;
+
+  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float* min) {
+    alignas(64) uint8_t codes[256];
+    const Bytes low = broadcast_byte(15), two = broadcast_byte(48);
+    const Bytes s = load_bytes(block + 64), m = load_bytes(block + 128), h = load_bytes(block + 192);
+    store(codes, and_or(shift_left<4>(h), two, bit_and(s, low)));
+    store(codes + 64, and_or(shift_left<2>(h), two, bit_and(shift_right<4>(s), low)));
+    store(codes + 128, and_or(h, two, bit_and(m, low)));
+    store(codes + 192, and_or(shift_right<2>(h), two, bit_and(shift_right<4>(m), low)));
+    scale_floats<8>(codes, 0, load_f16(block), scale);
+    scale_floats<8>(codes + 128, 0, load_f16(block + 32), min);
+  }
+
+  static void pack_scales(const uint8_t* file, int row, uint8_t* block) {  // file: d, dmin, 12 bytes
+    put_half(file, row, block);
+    put_half(file + 2, row, block + 32);
+    const uint8_t* q = file + 4;
+    for (int j = 0; j < 8; ++j) {
+      const unsigned sc = j < 4 ? q[j] & 63u : (q[j + 4] & 15u) | (q[j - 4] >> 6) << 4;
+      const unsigned m = j < 4 ? q[j + 4] & 63u : (q[j + 4] >> 4) | (q[j] >> 6) << 4;
+      const int at = 16 * (j & 3) + row, high = j / 4;
+      block[64 + at] = static_cast<uint8_t>(block[64 + at] | (sc & 15) << 4 * high);
+      block[128 + at] = static_cast<uint8_t>(block[128 + at] | (m & 15) << 4 * high);
+      block[192 + at] = static_cast<uint8_t>(block[192 + at] | (sc >> 4) << 2 * high | (m >> 4) << (4 + 2 * high));
+    }
+  }
+};
+
+inline void nibbles_of_64(const uint8_t* q, uint8_t* codes) {  // runs of 32 bytes: low nibbles, then high ones
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < 32; ++k) {
+      codes[64 * i + k] = q[32 * i + k] & 15;
+      codes[64 * i + 32 + k] = q[32 * i + k] >> 4;
+    }
+}
+
+struct Q4_K : SixBitScales {
+  static constexpr int kBytes = 2304, kFileBytes = 144;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    nibble_lines(block + 256 + 256 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      uint8_t codes[k256];
+      pack_scales(rows[r], r, out);
+      nibbles_of_64(rows[r] + 16, codes);
+      for (int j = 0; j < 8; ++j) put_nibbles(codes + 32 * j, r, out + 256 + 256 * j);
+    }
+  }
+};
+
+struct Q5_K : SixBitScales {
+  static constexpr int kBytes = 2816, kFileBytes = 176;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    five_bit_lines(block + 256 + 320 * j, block + 320 + 320 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      uint8_t codes[k256];
+      pack_scales(rows[r], r, out);
+      nibbles_of_64(rows[r] + 48, codes);
+      for (int k = 0; k < k256; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (rows[r][16 + k % 32] >> (k / 32) & 1) << 4);
+      for (int j = 0; j < 8; ++j) {
+        put_bits(codes + 32 * j, 4, r, out + 256 + 320 * j);
+        put_nibbles(codes + 32 * j, r, out + 320 + 320 * j);
+      }
+    }
+  }
+};
+
+// ---- scales for each 16 inputs ----
+
+struct Q6_K {
+  static constexpr int kInputs = 256, kBytes = 3328, kFront = 32, kGroup = 16, kOffset = 32;
+  static constexpr int kFileInputs = 256, kFileBytes = 210;
+  static constexpr bool kMins = false, kWide = false;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    const Floats d = load_f16(front);
+    for (int g = 0; g < 16; ++g) store(scale + 16 * g, mul(to_floats(load_s8_ints(block + 16 * g)), d));
+  }
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    six_bit_lines(block + 256 + 384 * j, block + 384 + 384 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t *low = rows[r], *high = low + 128, *scale = low + 192;
+      put_half(low + 208, r, front);
+      for (int g = 0; g < 16; ++g) out[16 * g + r] = scale[g];
+      uint8_t codes[k256];
+      for (int k = 0; k < k256; ++k) {
+        const int half = k / 128, i = k % 128;  // 128 inputs: 64 low bytes, 32 high bytes
+        const unsigned nibble = low[64 * half + i % 64] >> (i / 64 * 4) & 15u;
+        codes[k] = static_cast<uint8_t>(nibble | (high[32 * half + i % 32] >> (i / 32 * 2) & 3u) << 4);
+      }
+      for (int j = 0; j < 8; ++j) {
+        put_pairs(codes + 32 * j, 4, r, out + 256 + 384 * j);
+        put_nibbles(codes + 32 * j, r, out + 384 + 384 * j);
+      }
+    }
+  }
+};
+
+inline void pairs_of_128(const uint8_t* q, uint8_t* codes) {  // runs of 32 bytes, 4 codes a byte, for 256 inputs
+  for (int k = 0; k < k256; ++k) codes[k] = q[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3;
+}
+
+struct Q3_K {
+  static constexpr int kInputs = 256, kBytes = 1728, kFront = 32, kGroup = 16, kOffset = 4;
+  static constexpr int kFileInputs = 256, kFileBytes = 110;
+  static constexpr bool kMins = false, kWide = false;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    alignas(64) uint8_t codes[256];
+    const Bytes low = broadcast_byte(15), two = broadcast_byte(48), h = load_bytes(block + 128);
+    unroll<2>([&](auto i) TM_LAMBDA {
+      const Bytes s = load_bytes(block + 64 * i);
+      store(codes + 128 * i, and_or(move_bits<4 * i, 4>(h), two, bit_and(s, low)));
+      store(codes + 128 * i + 64, and_or(move_bits<4 * i + 2, 4>(h), two, bit_and(shift_right<4>(s), low)));
+    });
+    scale_floats<16>(codes, 32, load_f16(front), scale);
+  }
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    three_bit_lines(block + 192 + 192 * j, block + 256 + 192 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t *high = rows[r], *scale = high + 96;
+      put_half(high + 108, r, front);
+      for (int g = 0; g < 16; ++g) {
+        const unsigned low4 = scale[g % 8] >> (g / 8 * 4) & 15u, high2 = scale[8 + g % 4] >> (g / 4 * 2) & 3u;
+        const int at = 16 * (g & 3) + r;
+        uint8_t& s = out[64 * (g / 8) + at];
+        s = static_cast<uint8_t>(s | low4 << (g / 4 % 2 * 4));
+        out[128 + at] = static_cast<uint8_t>(out[128 + at] | high2 << (g / 4 * 2));
+      }
+      uint8_t codes[k256];
+      pairs_of_128(high + 32, codes);
+      for (int k = 0; k < k256; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (high[k % 32] >> (k / 32) & 1) << 2);
+      for (int j = 0; j < 8; ++j) {
+        put_bits(codes + 32 * j, 2, r, out + 192 + 192 * j);
+        put_pairs(codes + 32 * j, 0, r, out + 256 + 192 * j);
+      }
+    }
+  }
+};
+
+struct Q2_K {
+  static constexpr int kInputs = 256, kBytes = 1344, kFront = 0, kGroup = 16, kOffset = 0;
+  static constexpr int kFileInputs = 256, kFileBytes = 84;
+  static constexpr bool kMins = true, kWide = false;
+  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float* min) {
+    alignas(64) uint8_t sc[256], m[256];
+    const Bytes low = broadcast_byte(15);
+    for (int i = 0; i < 4; ++i) {
+      const Bytes both = load_bytes(block + 64 + 64 * i);
+      store(sc + 64 * i, bit_and(both, low));
+      store(m + 64 * i, bit_and(shift_right<4>(both), low));
+    }
+    scale_floats<16>(sc, 0, load_f16(block), scale);
+    scale_floats<16>(m, 0, load_f16(block + 32), min);
+  }
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    pair_lines(block + 320 + 128 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      put_half(rows[r] + 80, r, out);
+      put_half(rows[r] + 82, r, out + 32);
+      for (int g = 0; g < 16; ++g) out[64 + 16 * g + r] = rows[r][g];
+      uint8_t codes[k256];
+      pairs_of_128(rows[r] + 16, codes);
+      for (int j = 0; j < 8; ++j) put_pairs(codes + 32 * j, 0, r, out + 320 + 128 * j);
+    }
+  }
+};
+
+struct IQ4_XS {
+  static constexpr int kInputs = 256, kBytes = 2176, kFront = 0, kGroup = 32, kOffset = 128;
+  static constexpr int kFileInputs = 256, kFileBytes = 136;
+  static constexpr bool kMins = false, kWide = true;
+  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
+    alignas(64) uint8_t codes[128];
+    const uint8_t *high = block + 32, *low = block + 64;
+    for (int i = 0; i < 64; ++i) {
+      codes[i] = low[i] & 15;
+      codes[64 + i] = low[i] >> 4;
+    }
+    for (int f = 0; f < 4; ++f)  // 2 bits for groups 2 f and 2 f + 1
+      for (int i = 0; i < 32; ++i) codes[32 * f + i] = static_cast<uint8_t>(codes[32 * f + i] | (high[i] >> 2 * f & 3) << 4);
+    scale_floats<8>(codes, 32, load_f16(block), scale);
+  }
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    table_lines(kIQ4Codes, block + 128 + 256 * j, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t *file = rows[r], *q = file + 8;
+      put_half(file, r, out);
+      for (int j = 0; j < 8; ++j) {
+        const unsigned low4 = file[4 + j / 2] >> (j % 2 * 4) & 15u, high2 = file[2 + j / 4] >> (j % 4 * 2) & 3u;
+        uint8_t &h = out[32 + 16 * (j % 2) + r], &l = out[64 + 16 * (j % 4) + r];
+        h = static_cast<uint8_t>(h | high2 << (j / 2 * 2));
+        l = static_cast<uint8_t>(l | low4 << (j / 4 * 4));
+        uint8_t codes[32];
+        for (int k = 0; k < 32; ++k) codes[k] = q[16 * j + k % 16] >> (k / 16 * 4) & 15;
+        put_nibbles(codes, r, out + 128 + 256 * j);
+      }
+    }
+  }
+};
+
+}  // namespace mill::TM_ISA::linear

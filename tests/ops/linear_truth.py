@@ -1,0 +1,193 @@
+"""The arithmetic of csrc/linear/linear.h in NumPy, one step after the other: what the kernels must equal bit for bit.
+
+A weight is code · scale − min. Scales and mins are read from the file's blocks here; codes follow from the decoded
+values of `tensormill.quant`, and must be whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tensormill.gguf import GGMLType as G
+from tensormill.quant import decode
+
+F32 = np.ndarray
+FLOATS = (G.F32, G.F16, G.BF16)
+
+
+def fma(a: F32, b: F32, c: F32) -> F32:
+    """a·b + c in float32 with one rounding: in float64, rounded to odd, then to float32."""
+    product = np.float64(a) * np.float64(b)
+    c = np.float64(c)
+    total = product + c
+    part = total - product
+    error = (product - (total - part)) + (c - part)
+    even = (total.view(np.int64) & 1) == 0
+    toward = np.where(error > 0, np.inf, -np.inf)
+    return np.where((error != 0) & even, np.nextafter(total, toward), total).astype(np.float32)
+
+
+def quantise(x: F32) -> tuple[np.ndarray, F32, np.ndarray]:
+    """x[T, K] → int8 codes [T, K], scales [T, K/32], int16 sums [T, K/16]."""
+    groups = x.reshape(len(x), -1, 32)
+    largest = np.abs(groups).max(-1)
+    with np.errstate(divide="ignore"):
+        inverse = np.where(largest < 1e-30, np.float32(0), np.float32(127) / largest).astype(np.float32)
+    codes = np.rint(groups * inverse[..., None]).astype(np.int8).reshape(x.shape)
+    scales = np.where(largest < 1e-30, np.float32(0), largest / np.float32(127)).astype(np.float32)
+    return codes, scales, codes.reshape(len(x), -1, 16).astype(np.int16).sum(-1, dtype=np.int16)
+
+
+def _half(blocks: np.ndarray, at: int) -> F32:
+    return blocks[:, at : at + 2].copy().view("<f2").astype(np.float32)
+
+
+def _nibbles(b: np.ndarray) -> np.ndarray:  # low, high, low, …
+    return np.stack([b & 15, b >> 4], -1).reshape(len(b), -1)
+
+
+def _k_scales(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    low, mid, high = q[:, :4], q[:, 4:8], q[:, 8:]
+    scales = np.concatenate([low & 63, (high & 15) | (low >> 6) << 4], 1)
+    return scales, np.concatenate([mid & 63, (high >> 4) | (mid >> 6) << 4], 1)
+
+
+def _q3_k(b: np.ndarray) -> F32:
+    low = np.concatenate([b[:, 96:104] & 15, b[:, 96:104] >> 4], 1)
+    high = np.concatenate([(b[:, 104:108] >> s) & 3 for s in (0, 2, 4, 6)], 1)
+    return _half(b, 108) * ((low | high << 4).astype(np.float32) - 32)
+
+
+def _iq4_xs(b: np.ndarray) -> F32:
+    high = np.stack([(b[:, 2 + j // 4] >> (2 * (j % 4))) & 3 for j in range(8)], 1)
+    return _half(b, 0) * ((_nibbles(b[:, 4:8]) | high << 4).astype(np.float32) - 32)
+
+
+def _odd(s: np.ndarray) -> F32:
+    return (2 * s.astype(np.float32) + 1).astype(np.float32)
+
+
+def _top4(b: np.ndarray, start: int, step: int) -> F32:  # the top 4 bits of little-endian words
+    return _odd(b[:, start::step] >> 4)
+
+
+def _iq1_m(b: np.ndarray) -> F32:
+    words = b[:, 48:56].copy().view("<u2")
+    d = np.bitwise_or.reduce(words >> 12 << np.array([0, 4, 8, 12], np.uint16), 1).astype("<u2")
+    s = np.stack([(words >> k) & 7 for k in (0, 3, 6, 9)], -1).reshape(len(b), 16)
+    return d.view("<f2").astype(np.float32)[:, None] * _odd(s) / 8
+
+
+def _ue4m3(code: np.ndarray) -> F32:
+    exponent, mantissa = (code >> 3 & 15).astype(int), (code & 7).astype(float)
+    value = np.where(exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * np.exp2(exponent - 7.0)) / 2
+    return np.where(code == 0x7F, 0, value).astype(np.float32)
+
+
+_SCALES: dict[G, tuple[int, Callable[[np.ndarray], F32]]] = {  # inputs of a group, scales of blocks
+    G.Q4_0: (32, lambda b: _half(b, 0)),
+    G.Q4_1: (32, lambda b: _half(b, 0)),
+    G.Q5_0: (32, lambda b: _half(b, 0)),
+    G.Q5_1: (32, lambda b: _half(b, 0)),
+    G.Q8_0: (32, lambda b: _half(b, 0)),
+    G.IQ4_NL: (32, lambda b: _half(b, 0)),
+    G.Q2_K: (16, lambda b: _half(b, 80) * (b[:, :16] & 15)),
+    G.Q3_K: (16, _q3_k),
+    G.Q4_K: (32, lambda b: _half(b, 0) * _k_scales(b[:, 4:16])[0]),
+    G.Q5_K: (32, lambda b: _half(b, 0) * _k_scales(b[:, 4:16])[0]),
+    G.Q6_K: (16, lambda b: _half(b, 208) * b[:, 192:208].view(np.int8)),
+    G.IQ4_XS: (32, _iq4_xs),
+    G.MXFP4: (32, lambda b: np.ldexp(np.float32(1), b[:, :1].astype(int) - 128).astype(np.float32)),
+    G.NVFP4: (16, lambda b: _ue4m3(b[:, :4])),
+    G.Q1_0: (32, lambda b: np.repeat(_half(b, 0), 4, 1)),
+    G.Q2_0: (32, lambda b: np.repeat(_half(b, 0), 2, 1)),
+    G.TQ1_0: (32, lambda b: np.repeat(_half(b, 52), 8, 1)),
+    G.TQ2_0: (32, lambda b: np.repeat(_half(b, 64), 8, 1)),
+    G.IQ1_S: (32, lambda b: _half(b, 0) * _odd(b[:, 35::2] >> 4 & 7) / 8),
+    G.IQ1_M: (16, _iq1_m),
+    G.IQ2_XXS: (32, lambda b: _half(b, 0) * _top4(b, 9, 8) / 8),
+    G.IQ2_XS: (16, lambda b: _half(b, 0) * _odd(_nibbles(b[:, 66:74])) / 8),
+    G.IQ2_S: (16, lambda b: _half(b, 0) * _odd(_nibbles(b[:, 74:82])) / 8),
+    G.IQ3_XXS: (32, lambda b: _half(b, 0) * _top4(b, 69, 4) / 4),
+    G.IQ3_S: (32, lambda b: _half(b, 0) * _odd(_nibbles(b[:, 106:110]))),
+}
+_MINS: dict[G, Callable[[np.ndarray], F32]] = {
+    G.Q4_1: lambda b: -_half(b, 2),
+    G.Q5_1: lambda b: -_half(b, 2),
+    G.Q2_K: lambda b: _half(b, 82) * (b[:, :16] >> 4),
+    G.Q4_K: lambda b: _half(b, 2) * _k_scales(b[:, 4:16])[1],
+    G.Q5_K: lambda b: _half(b, 2) * _k_scales(b[:, 4:16])[1],
+}
+QUANTISED = tuple(_SCALES)
+
+# Bytes of a block that must not be random: offset → float16, or a range for plain bytes.
+_HALVES = {
+    **{t: (0,) for t in QUANTISED},
+    G.Q4_1: (0, 2), G.Q5_1: (0, 2), G.Q4_K: (0, 2), G.Q5_K: (0, 2), G.Q2_K: (80, 82), G.Q3_K: (108,), G.Q6_K: (208,),
+    G.TQ1_0: (52,), G.TQ2_0: (64,), G.MXFP4: (), G.NVFP4: (), G.IQ1_M: (),
+}  # fmt: skip
+
+
+def random_rows(kind: G, rows: int, columns: int, seed: int) -> np.ndarray:
+    """Valid blocks of random bytes, uint8 [rows, row_bytes], with weights of about unit size."""
+    rng = np.random.default_rng(seed)
+    if kind in FLOATS:
+        values = rng.standard_normal((rows, columns)).astype(np.float32)
+        if kind is G.BF16:
+            return np.ascontiguousarray(values.view("<u2")[:, 1::2]).view(np.uint8)
+        return values.astype("<f2" if kind is G.F16 else "<f4").view(np.uint8)
+    blocks = rng.integers(0, 256, (rows * columns // kind.block, kind.block_bytes), dtype=np.uint8)
+    for at in _HALVES[kind]:
+        d = (rng.standard_normal(len(blocks)) * 0.01).astype("<f2")
+        blocks[:, at : at + 2] = d.view(np.uint8).reshape(-1, 2)
+    if kind is G.MXFP4:
+        blocks[:, 0] = rng.integers(110, 130, len(blocks))
+        blocks[::7, 0] = rng.integers(0, 3, len(blocks[::7]))  # subnormal scales
+    if kind is G.IQ1_M:
+        blocks[:, 55] = blocks[:, 55] & 15 | 0x20  # the top nibble of the scattered float16
+    return blocks.reshape(rows, -1)
+
+
+def split(kind: G, rows: np.ndarray) -> tuple[np.ndarray, F32, F32 | None, int]:
+    """Rows of blocks → integer codes [n, K], scales [n, K/g], mins (or None), g."""
+    g, scales_of = _SCALES[kind]
+    blocks = rows.reshape(-1, kind.block_bytes)
+    scales = scales_of(blocks).astype(np.float32).reshape(len(rows), -1)
+    mins = _MINS[kind](blocks).astype(np.float32).reshape(len(rows), -1) if kind in _MINS else None
+    values = decode(kind, rows)
+    wide = np.repeat(scales, g, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shifted = values if mins is None else values.astype(np.float64) + np.repeat(mins, g, 1)
+        codes = np.where(wide == 0, 0, np.rint(shifted / wide.astype(np.float64))).astype(np.int32)
+    again = codes.astype(np.float32) * wide
+    np.testing.assert_array_equal(again if mins is None else again - np.repeat(mins, g, 1), values)
+    return codes, scales, mins, g
+
+
+def multiply_codes(kind: G, rows: np.ndarray, x: F32) -> F32:
+    """x[T, K] times quantised rows [N, row_bytes] → [T, N] float32."""
+    weights, scales, mins, g = split(kind, rows)
+    codes, da, _ = quantise(x)
+    out = np.zeros((len(x), len(rows)), np.float32)
+    for i in range(scales.shape[1]):
+        part = codes[:, g * i : g * i + g].astype(np.int64)
+        isum = (part @ weights[:, g * i : g * i + g].T.astype(np.int64)).astype(np.float32)
+        d = da[:, g * i // 32, None]
+        out = fma(isum, scales[None, :, i] * d, out)
+        if mins is not None:
+            out = fma(-mins[None, :, i], part.sum(1).astype(np.float32)[:, None] * d, out)
+    return out
+
+
+def multiply_floats(kind: G, rows: np.ndarray, x: F32) -> F32:
+    """x[T, K] times F32, F16 or BF16 rows → [T, N]: an even and an odd chain for each 32 inputs."""
+    weights = decode(kind, rows)
+    out = np.zeros((len(x), len(rows)), np.float32)
+    for start in range(0, x.shape[1], 32):
+        chains = [np.zeros_like(out), np.zeros_like(out)]
+        for k in range(start, min(start + 32, x.shape[1])):
+            chains[k & 1] = fma(x[:, k, None], weights[None, :, k], chains[k & 1])
+        out = out + (chains[0] + chains[1])
+    return out

@@ -1,0 +1,145 @@
+"""The native matrix product, every weight type: bit for bit the arithmetic of `linear_truth`, in any cut."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ops.linear_truth import FLOATS, QUANTISED, multiply_codes, multiply_floats, quantise, random_rows
+
+from tensormill.gguf import GGMLType
+from tensormill.quant import decode
+
+native = pytest.importorskip("tensormill.backends.cpu._native", reason="the native module is not built")
+from ops import linear_native  # noqa: E402
+
+KINDS = [*FLOATS, *QUANTISED]
+by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
+
+
+def columns_of(kind: GGMLType) -> tuple[int, ...]:
+    """One block, an odd number of blocks, and more than one chunk of 512 inputs."""
+    if kind in FLOATS:
+        return (1, 33, 300)
+    return (kind.block, 3 * kind.block, 512 + kind.block)
+
+
+def activations(tokens: int, columns: int, seed: int = 7) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((tokens, columns)).astype(np.float32)
+    x[:, ::11] *= 30  # outliers
+    x[-1, : min(32, columns)] = 0  # a group of zeros
+    return x
+
+
+def truth(kind: GGMLType, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return (multiply_floats if kind in FLOATS else multiply_codes)(kind, rows, x)
+
+
+def test_all_types_are_there():
+    for kind in KINDS:
+        linear_native.give_codebook(kind)
+        assert native.linear_supported(kind), kind.name
+        assert native.takes_codes(kind) == (kind not in FLOATS)
+
+
+def test_activations_are_quantised_exactly():
+    x = activations(5, 320)
+    x[2, 32:64] = 1e-32  # under the threshold: zeros
+    x[3, 0] = np.float32(1e-29)
+    for mine, expected in zip(linear_native.quantise(x), quantise(x), strict=True):
+        np.testing.assert_array_equal(mine, expected)
+
+
+def test_halves_round_to_even():
+    x = np.zeros((1, 32), np.float32)
+    x[0, :6] = 127, 0.5, 1.5, 2.5, -0.5, -1.5
+    assert linear_native.quantise(x)[0][0, :6].tolist() == [127, 0, 2, 2, 0, -2]
+
+
+def test_a_nan_reaches_the_output():
+    kind = GGMLType.Q8_0
+    x = activations(6, 64)
+    x[1, 40] = np.nan
+    out = linear_native.Packed(kind, random_rows(kind, 16, 64, 1), 64)(x)
+    assert np.isnan(out[1]).all()
+    assert not np.isnan(out[[0, 2, 3, 4, 5]]).any()
+
+
+@by_kind
+def test_product_is_exact(kind):
+    for columns in columns_of(kind):
+        for rows, tokens in ((1, 1), (15, 3), (17, 4), (33, 5), (48, 13)):
+            blocks = random_rows(kind, rows, columns, rows)
+            x = activations(tokens, columns)
+            out = linear_native.Packed(kind, blocks, columns)(x)
+            np.testing.assert_array_equal(out, truth(kind, blocks, x), err_msg=f"[{rows}, {columns}] T={tokens}")
+
+
+@by_kind
+def test_rows_decode_as_the_file_says(kind):
+    for columns in columns_of(kind):
+        blocks = random_rows(kind, 33, columns, 3)
+        ids = [32, 0, 17, 15, 15]
+        mine = linear_native.Packed(kind, blocks, columns).decode(ids)
+        np.testing.assert_array_equal(mine, decode(kind, blocks)[ids])
+
+
+@by_kind
+def test_a_token_does_not_know_its_neighbours(kind):
+    columns = columns_of(kind)[-1]
+    matrix = linear_native.Packed(kind, random_rows(kind, 33, columns, 4), columns)
+    x = activations(64, columns)
+    together = matrix(x)
+    for tokens in (1, 2, 3, 4, 5, 6, 7, 31):
+        np.testing.assert_array_equal(matrix(x[:tokens]), together[:tokens], err_msg=f"T={tokens}")
+    np.testing.assert_array_equal(np.concatenate([matrix(row[None]) for row in x]), together)
+
+
+@by_kind
+@pytest.mark.parametrize("tokens", [3, 9])
+def test_gather_scatter_and_ranges_of_panels(kind, tokens):
+    columns = columns_of(kind)[1]
+    blocks = random_rows(kind, 50, columns, 5)
+    matrix = linear_native.Packed(kind, blocks, columns)
+    x = activations(12, columns)
+    rng = np.random.default_rng(6)
+    x_rows, out_rows = rng.integers(0, 12, tokens), rng.permutation(20)[:tokens]
+    expected = np.full((20, 53), -7, np.float32)
+    expected[out_rows, :50] = matrix(x)[x_rows]
+    out = np.full((20, 53), -7, np.float32)
+    for panels in ((1, 2), (0, 1), (2, 4)):
+        matrix(x, x_rows, out_rows, out, panels)
+    np.testing.assert_array_equal(out, expected)
+
+
+_DIGEST = """
+import hashlib, sys
+import numpy as np
+from ops.test_linear import KINDS, activations, columns_of, linear_native, native, random_rows
+assert native.isa() == sys.argv[1]
+for kind in KINDS:
+    digest = hashlib.sha256()
+    for columns in columns_of(kind):
+        matrix = linear_native.Packed(kind, random_rows(kind, 33, columns, 8), columns)
+        for tokens in (1, 2, 4, 23):
+            digest.update(matrix(activations(tokens, columns)).tobytes())
+    print(kind.name, digest.hexdigest())
+"""
+
+
+@pytest.mark.skipif(native.isa() != "avx512", reason="this processor has one instruction set only")
+def test_instruction_sets_agree():
+    tests = Path(__file__).parents[1]
+    found = []
+    for isa in ("avx512", "avx2"):
+        environment = {"PYTHONPATH": f"{tests}:{tests.parent / 'src'}", "TENSORMILL_ISA": isa}
+        run = subprocess.run(
+            [sys.executable, "-c", _DIGEST, isa], env=environment, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, run.stderr
+        found.append(run.stdout)
+    assert found[0] == found[1]
