@@ -37,6 +37,8 @@ class EngineConfig:
     """GGUF of a small model with the same vocabulary that guesses; without it guesses repeat the sequence's own text."""
     pre: str | None = None
     """Pre-tokenizer to use instead of the one the file names."""
+    template: str | None = None
+    """Chat template to use instead of the file's default: one that the file names, or a built-in format."""
 
 
 @dataclass(frozen=True, slots=True)
