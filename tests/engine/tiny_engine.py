@@ -43,8 +43,8 @@ def load(path: Path, **config: object) -> Engine:
 
 
 def ask(id: str, tokens: list[int], **sampling: object) -> Generate:
-    """A request for 40 tokens, greedy unless told otherwise."""
-    settings = {"temperature": 0.0, "max_tokens": 40, "ignore_eos": True} | sampling
+    """A request for 24 tokens, greedy unless told otherwise."""
+    settings = {"temperature": 0.0, "max_tokens": 24, "ignore_eos": True} | sampling
     return Generate(id, tokens, SamplingConfig(**settings), logprobs=2)
 
 
