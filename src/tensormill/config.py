@@ -33,6 +33,8 @@ class EngineConfig:
     """Most sequences that are computed together."""
     pre: str | None = None
     """Pre-tokenizer to use instead of the one the file names."""
+    template: str | None = None
+    """Chat template to use instead of the file's default: one that the file names, or a built-in format."""
 
 
 @dataclass(frozen=True, slots=True)

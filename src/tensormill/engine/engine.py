@@ -74,7 +74,7 @@ class Engine:
         """The file's chat template, or a built-in one that suits its vocabulary."""
         t = self.tokenizer
         bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
-        return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos)
+        return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
 
     @property
     def n_vocab(self) -> int:

@@ -84,7 +84,7 @@ class Session:
         finish, made = "", 0
         while not finish:
             token = sampler.sample(logits)
-            if token in engine.tokenizer.end_ids:
+            if token in engine.tokenizer.end_ids and not sampling.ignore_eos:
                 finish = "stop"
                 break
             sampler.accept(token)
