@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
@@ -69,7 +70,7 @@ class Result:
 def ours(model: Path, chosen: argparse.Namespace) -> Rates:
     """One `tensormill bench`: the contract is a JSON list of {test, tokens_per_second: [...]}."""
     command = [*chosen.tensormill, "bench", str(model), "-p", str(chosen.prompt), "-n", str(chosen.generate)]
-    command += ["-t", str(chosen.threads), "-r", "1", "--json"]
+    command += ["--threads", str(chosen.threads), "-r", "1", "--json"]
     return {entry["test"]: median(entry["tokens_per_second"]) for entry in _json(command)}
 
 
@@ -91,7 +92,8 @@ def _is_on(value: object) -> bool:
 def _json(command: list[str]) -> list[dict[str, Any]]:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
+        died = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
+        raise SystemExit(f"{' '.join(command)}\nended with {died}:\n{done.stderr[-2000:]}")
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 

@@ -8,7 +8,8 @@
   X(add) X(mul) X(where) X(unary) X(glu) X(copy) X(convert)                                                  \
   X(rms_norm) X(layer_norm) X(softmax) X(sum) X(sinkhorn) X(hadamard)                                        \
   X(embed) X(embed_table) X(gather_rows) X(put_rows) X(concat) X(pool_rows) X(top_k)                         \
-  X(quantise) X(linears) X(group) X(expert_linears) X(angles) X(rope) X(route) X(mix) X(kv_write) X(attention)
+  X(quantise) X(linears) X(group) X(expert_linears) X(angles) X(rope) X(route) X(mix) X(kv_write) X(attention)      \
+  X(tail) X(ssm_scan) X(delta_rule) X(indexer)
 
 namespace mill {
 #ifdef TM_ISA

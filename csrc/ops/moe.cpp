@@ -66,7 +66,7 @@ void route(const Call& c, Pool& pool) {
       if (c.i[2] == 2)
         for (int64_t i = 0; i < k; ++i) weight[i] = std::exp(weight[i] - most);
       for (int64_t i = 0; i < k; ++i) total += weight[i];
-      if (c.i[2] == 1) total += c.f[0];
+      if (c.i[2] == 1) total = total > c.f[0] ? total : c.f[0];
       for (int64_t i = 0; i < k; ++i) weight[i] = (c.i[2] ? weight[i] / total : weight[i]) * c.f[1];
     }
   });

@@ -11,19 +11,23 @@ constexpr int kPairs = 512;  // most pairs that rotate in a head: checked when t
 
 }  // namespace
 
-// in: positions [c, T], freq [n/2] float, comp [n/2] int; out: cs [T, n/2, 2]. f: mag.
+// in: positions [c, T], freq [n/2] float, comp [n/2] int, rows [C]? (tokens that complete an entry of i: ratio tokens,
+// whose first position counts); out: cs [T or C, n/2, 2]. f: mag.
 void angles(const Call& c, Pool& pool) {
-  const Tensor &positions = c.in[0], &freq = c.in[1], &comp = c.in[2], &y = c.out[0];
+  const Tensor &positions = c.in[0], &freq = c.in[1], &comp = c.in[2], &rows = c.in[3], &y = c.out[0];
   const int64_t pairs = freq.n[3];
   split(pool, y.n[1], 25.0 * static_cast<double>(pairs), [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t)
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t token = rows ? rows.i32()[t] : t;
       for (int64_t i = 0; i < pairs; ++i) {
-        const float position = static_cast<float>(positions.i32()[comp.i32()[i] * positions.s[2] + t]);
+        const int64_t at = positions.i32()[comp.i32()[i] * positions.s[2] + token] - (c.i[0] - 1);
+        const float position = static_cast<float>(at);
         const float angle = position * freq.f32()[i];
         float* cs = y.f32() + t * y.s[1] + 2 * i;
         cs[0] = c.f[0] * std::cos(angle);
         cs[1] = c.f[0] * std::sin(angle);
       }
+    }
   });
 }
 

@@ -32,7 +32,7 @@ inline void with_unary(UnaryKind kind, Lanes a, Lanes b, const Use& use) {
     case UnaryKind::kLog: return use([](Lanes x) { return by_lane(x, [](float v) { return std::log(v); }); }, 4.0);
     case UnaryKind::kSqrt: return use([](Lanes x) { return sqrt(x); }, 0.2);
     case UnaryKind::kSoftplus:
-      return use([](Lanes x) { return by_lane(x, [](float v) { return v > 20.0f ? v : std::log1p(std::exp(v)); }); }, 12.0);
+      return use([](Lanes x) { return by_lane(x, [](float v) { return (v > 0.0f ? v : 0.0f) + std::log1p(std::exp(-std::fabs(v))); }); }, 12.0);
     case UnaryKind::kFloor: return use([](Lanes x) { return floor(x); }, 0.1);
     case UnaryKind::kMod:
       return use([=](Lanes x) { return x - floor(x / a) * a; }, 0.3);

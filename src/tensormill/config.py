@@ -1,9 +1,16 @@
-"""Every setting, as frozen dataclasses: written once, read by flags, files, environment and docs."""
+"""Every setting a user can make, as frozen dataclasses: flags, TOML and docs are made from these.
+
+A docstring under a field is its help text. Values out of range raise RequestError at construction. Nothing here acts
+on a setting.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+from tensormill.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +31,62 @@ class EngineConfig:
     """Most rows of logits that are wanted at once (`tensormill logits` wants all)."""
     sequences: int = 1
     """Most sequences that are computed together."""
+    drafts: int = 0
+    """Most tokens guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the answer."""
+    draft_model: str | None = None
+    """GGUF of a small model with the same vocabulary that guesses; without it guesses repeat the sequence's own text."""
     pre: str | None = None
     """Pre-tokenizer to use instead of the one the file names."""
+    template: str | None = None
+    """Chat template to use instead of the file's default: one that the file names, or a built-in format."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingConfig:
+    """How the next token is chosen, in this order: penalties, top-k, top-p, min-p, temperature, draw."""
+
+    temperature: float = 0.8
+    """Randomness of the draw; 0 always takes the most likely token."""
+    top_k: int = 40
+    """Keep the k most likely tokens; 0 keeps all."""
+    top_p: float = 0.95
+    """Keep the most likely tokens that together reach this probability; 1 keeps all."""
+    min_p: float = 0.05
+    """Keep tokens at least this likely relative to the most likely one; 0 keeps all."""
+    repeat_penalty: float = 1.0
+    """Divide positive (multiply negative) logits of tokens seen in the window by this; 1 is off."""
+    presence_penalty: float = 0.0
+    """Take this off the logit of each token seen in the window."""
+    frequency_penalty: float = 0.0
+    """Take this off the logit of a token for each time it was seen in the window."""
+    penalty_window: int = 64
+    """How many of the last tokens, prompt included, the penalties look at; -1 is all of them."""
+    seed: int | None = None
+    """Same seed, same prompt, same text; without one each run draws differently."""
+    stop: tuple[str, ...] = ()
+    """Texts that end the answer; they are not part of it."""
+    max_tokens: int | None = None
+    """The most tokens to generate; without it the context is the limit."""
+    ignore_eos: bool = False
+    """Go on after the model has ended its answer (for benchmarks)."""
+
+    def __post_init__(self) -> None:
+        _check(math.isfinite(self.temperature) and self.temperature >= 0, "temperature", "0 or more", self.temperature)
+        _check(self.top_k >= 0, "top-k", "0 or more", self.top_k)
+        _check(0 < self.top_p <= 1, "top-p", "above 0 and at most 1", self.top_p)
+        _check(0 <= self.min_p <= 1, "min-p", "between 0 and 1", self.min_p)
+        _check(
+            math.isfinite(self.repeat_penalty) and self.repeat_penalty > 0,
+            *("repeat-penalty", "above 0", self.repeat_penalty),
+        )
+        _check(math.isfinite(self.presence_penalty), "presence-penalty", "a number", self.presence_penalty)
+        _check(math.isfinite(self.frequency_penalty), "frequency-penalty", "a number", self.frequency_penalty)
+        _check(self.penalty_window >= -1, "penalty-window", "-1 or more", self.penalty_window)
+        _check(self.seed is None or 0 <= self.seed < 1 << 64, "seed", "between 0 and 2^64 - 1", self.seed)
+        _check(all(self.stop), "stop", "a text of at least one character", "")
+        _check(self.max_tokens is None or self.max_tokens >= 0, "max-tokens", "0 or more", self.max_tokens)
+
+
+def _check(fine: bool, name: str, expected: str, found: object) -> None:
+    if not fine:
+        raise RequestError(f"{name} must be {expected}, not {found!r}")

@@ -131,3 +131,115 @@ def muse_spark(t: Tiny) -> None:
             t.gain(p + half + "_resid_alpha", t.D, 0.8)
             t.gain(p + half + "_resid_beta", t.D, 0.6)
     t.end(gain=8.0)
+
+
+# ---- deepseek2 ----
+
+
+@variant("deepseek2-groups-yarn", "deepseek2", E=8, k=3, F=40, L=3, q_lora=24, lora=32, rot=16, nope=24, v=20, v3=True)
+@variant("deepseek2-lite", "deepseek2", E=6, k=2, F=16, L=26, H=3, q_lora=0, lora=32, rot=8, nope=16, v=12, v3=False)
+@variant("deepseek2-legacy", "deepseek2", E=6, k=2, F=40, L=2, G=4, q_lora=24, lora=32, rot=8, nope=16, v=16, v3=False)
+def deepseek2(t: Tiny) -> None:
+    """llama.cpp knows the small models, whose queries are of full rank, by their 26 or 27 blocks."""
+    split, dense = t.G != t.H, 96
+    t.K = t.nope + t.rot
+    t.start(
+        feed_forward_length=dense, attention__kv_lora_rank=t.lora, rope__dimension_count=t.rot, leading_dense_block_count=1,
+        attention__value_length=t.v, expert_shared_count=2, expert_weights_scale=2.5 if t.v3 else 1.0,
+        expert_weights_norm=t.v3, expert_gating_func=2 if t.v3 else 1,
+    )  # fmt: skip
+    if split:
+        t.key(attention__key_length=t.lora + t.rot, attention__value_length=t.lora, attention__head_count_kv=1)
+        t.key(attention__key_length_mla=t.K, attention__value_length_mla=t.v)
+    if t.q_lora:
+        t.key(attention__q_lora_rank=t.q_lora)
+    if t.v3:
+        t.key(expert_group_count=4, expert_group_used_count=2, rope__scaling__type="yarn", rope__scaling__factor=40.0)
+        t.key(rope__scaling__original_context_length=64, rope__scaling__yarn_log_multiplier=0.1)
+    for i in range(t.L):
+        p = f"blk.{i}."
+        t.gain(p + "attn_norm", t.D)
+        if t.q_lora:
+            t.mat(p + "attn_q_a", t.q_lora, t.D)
+            t.gain(p + "attn_q_a_norm", t.q_lora)
+        t.mat(p + ("attn_q_b" if t.q_lora else "attn_q"), t.H * t.K, t.q_lora or t.D, gain=2.0)
+        t.mat(p + "attn_kv_a_mqa", t.lora + t.rot, t.D)
+        t.gain(p + "attn_kv_a_norm", t.lora)
+        if split:
+            t.mat(p + "attn_k_b", t.H, t.lora, t.nope)
+            t.mat(p + "attn_v_b", t.H, t.v, t.lora)
+        else:
+            t.mat(p + "attn_kv_b", t.H * (t.nope + t.v), t.lora)
+        t.mat(p + "attn_output", t.D, t.H * t.v)
+        if i:
+            t.ffn(p)
+            shared(t, p, 2 * t.F)
+            if t.v3:
+                t.bias(p + "exp_probs_b", t.E, spread=0.2)
+        else:
+            E, F, t.E, t.F = t.E, t.F, 0, dense
+            t.ffn(p)
+            t.E, t.F = E, F
+    t.end()
+
+
+def shared(t: Tiny, p: str, width: int) -> None:
+    """A shared expert."""
+    t.mat(p + "ffn_gate_shexp", width, t.D)
+    t.mat(p + "ffn_up_shexp", width, t.D)
+    t.mat(p + "ffn_down_shexp", t.D, width)
+
+
+# ---- qwen35, qwen3next ----
+
+
+@variant("qwen35", "qwen35", L=4, n=2, vh=4, S=16, rot=8)
+@variant("qwen35-listed-layers", "qwen35", L=3, n=1, vh=3, S=16, rot=16, listed=[True, False, True])
+@variant("qwen35moe", "qwen35moe", L=4, n=2, vh=6, S=16, rot=8, E=8, k=3, F=40)
+@variant("qwen35moe-as-many-key-heads", "qwen35moe", L=4, n=4, vh=4, S=24, rot=8, E=6, k=2, F=40, G=1)
+@variant("qwen3next", "qwen3next", L=4, n=2, vh=6, S=16, rot=8, E=8, k=3, F=40)
+@variant("qwen3next-all-but-one-rotated", "qwen3next", L=4, n=3, vh=6, S=16, rot=14, E=6, k=2, F=40)
+def qwen35(t: Tiny) -> None:
+    inner = t.vh * t.S
+    t.start(
+        rope__freq_base=1000000.0, rope__dimension_count=t.rot, ssm__conv_kernel=4, ssm__state_size=t.S, ssm__group_count=t.n,
+        ssm__time_step_rank=t.vh, ssm__inner_size=inner, full_attention_interval=4,
+    )  # fmt: skip
+    if t.arch != "qwen3next":
+        t.key(rope__dimension_sections=[len(range(part, t.rot // 2, 3)) for part in range(3)] + [0])
+    if t.E:
+        t.key(expert_shared_feed_forward_length=t.F)
+    recurs = getattr(t, "listed", [(i + 1) % 4 != 0 for i in range(t.L)])
+    if hasattr(t, "listed"):
+        t.key(attention__recurrent_layers=t.listed)
+    for i in range(t.L):
+        p = f"blk.{i}."
+        if recurs[i]:
+            delta_net(t, p, inner)
+        else:
+            t.attention(p, norms=True)
+            t.mat(p + "attn_q", 2 * t.H * t.K, t.D, gain=1.5)
+        t.ffn(p)
+        t.tensors[p + "post_attention_norm.weight"] = t.tensors.pop(p + "ffn_norm.weight")
+        if t.E:
+            shared(t, p, t.F)
+            t.mat(p + "ffn_gate_inp_shexp", t.D)
+            t.tensors[p + "ffn_gate_inp_shexp.weight"] *= 3
+    t.end()
+
+
+def delta_net(t: Tiny, p: str, inner: int) -> None:
+    channels = inner + 2 * t.n * t.S
+    t.gain(p + "attn_norm", t.D)
+    t.mat(p + "attn_qkv", channels, t.D)
+    t.mat(p + "attn_gate", inner, t.D)
+    t.mat(p + "ssm_conv1d", channels, 4, gain=1.5)
+    if t.arch == "qwen3next":
+        t.mat(p + "ssm_ba", 2 * t.vh, t.D)
+    else:
+        t.mat(p + "ssm_beta", t.vh, t.D)
+        t.mat(p + "ssm_alpha", t.vh, t.D)
+    t.bias(p + "ssm_dt", t.vh)
+    t.tensors[p + "ssm_a"] = -np.exp(t.rng.uniform(-2, 1, t.vh)).astype(np.float32)
+    t.gain(p + "ssm_norm", t.S)
+    t.mat(p + "ssm_out", t.D, inner)

@@ -73,7 +73,7 @@ class Driver:
         for f in feeds:
             t = f.track
             for i in range(len(f.tokens)):
-                t.logits[t.past + i] = out["logits"][row]
+                t.logits[t.past + i] = out["logits"][row].copy()  # an output lives until the next run
                 row += 1
             sure = len(f.tokens) if f.sure is None else f.sure
             t.base = t.past + sure
@@ -100,15 +100,15 @@ class Driver:
                 if store.v is not None:
                     store.v[page] = np.nan
 
-    def resume(self, source: Track) -> Track:
-        """A new track on a copy of everything that the source has at its past (= base): pages copied, slot restored."""
+    def fork(self, source: Track) -> Track:
+        """A new track behind the source's past (= base): whole pages shared, the last partial page copied, slot restored."""
         assert source.past == source.base
         new = replace(self.track(), past=source.past, base=source.base, logits=dict(source.logits))
         for w, pages in source.pages.items():
-            for page in pages[: -(-source.past // PAGE)]:
-                new.pages[w].append(int(self.free[w].pop()) if page else 0)
-                if page:
-                    self.executable.copy_page(w, page, new.pages[w][-1])
+            new.pages[w] = pages[: source.past // PAGE]
+            if source.past % PAGE:
+                new.pages[w].append(int(self.free[w].pop()))
+                self.executable.copy_page(w, pages[source.past // PAGE], new.pages[w][-1])
         self.executable.restore(new.slot, self.executable.snapshot(source.slot))
         return new
 

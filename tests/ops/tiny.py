@@ -23,7 +23,8 @@ class Memory:
     def __init__(self, shapes: dict[str, tuple[int, ...]], seed: int = 0, **given: np.ndarray) -> None:
         draw = np.random.default_rng(seed)
         self.arrays = {n: (draw.standard_normal(s) / np.sqrt(s[-1])).astype(np.float32) for n, s in shapes.items()}
-        self.arrays |= {name: np.asarray(array, np.float32) for name, array in given.items()}
+        decays = {name: -abs(array) for name, array in self.arrays.items() if name.endswith("ssm_a")}
+        self.arrays |= decays | {name: np.asarray(array, np.float32) for name, array in given.items()}
         self.tensors = {n: Tensor(GGMLType.F32, a.shape) for n, a in self.arrays.items()}
 
     def data(self, name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Passes on a small traced model: what moves, what merges, what fuses, and that the memory plan never overlaps living values."""
+"""Passes on a small traced model: what moves, merges and fuses, and that the memory plan never overlaps living values."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_recipes_cut_whole_blocks() -> None:
 
 
 def test_a_missing_tensor_is_named() -> None:
-    with pytest.raises(ModelError, match="blk.0.attn_k.weight"):
+    with pytest.raises(ModelError, match=r"blk\.0\.attn_k\.weight"):
         Scope(Tracer("main", {})).block(0).attn_k  # noqa: B018
 
 

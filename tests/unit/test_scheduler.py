@@ -94,6 +94,21 @@ def test_a_stateful_chunk_ends_at_the_last_page_border() -> None:
     assert len(work.tokens) == 2 and work.wants and not work.snapshot
 
 
+def test_a_shared_beginning_is_computed_once() -> None:
+    s = make(budget=8)
+    for name in "abc":
+        s.add(sequence(name, [1] * 12 + [ord(name)]))
+    works = s.plan()
+    assert [w.sequence.id for w in works] == ["a"]  # the others wait for its pages
+    finish(s, works)
+    works = s.plan()
+    assert [w.sequence.id for w in works] == ["a"]
+    finish(s, works)
+    works = s.plan()
+    assert [(w.sequence.id, len(w.tokens)) for w in works] == [("a", 1), ("b", 1), ("c", 1)]
+    assert all(w.sequence.reused == 12 for w in works[1:])
+
+
 class Steps(RuleBasedStateMachine):
     """Requests come, run, are cancelled, with drafts accepted in part; all that stay must end."""
 

@@ -1,7 +1,7 @@
 """The cache manager: which pages and slot each sequence holds, over pools and the prefix tree. No tensor is touched here.
 
 The engine asks for room before a step (`reserve`), and tells what a step filled (`commit`). Both are bookkeeping: steps, page
-copies and snapshots form one stream on the device (OPS §2.2), so a page may be matched as soon as the step that fills it is queued.
+copies and snapshots form one stream on the device (OPS §2.2): a page may be matched once the step that fills it is queued.
 """
 
 from __future__ import annotations

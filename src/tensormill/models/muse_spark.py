@@ -35,7 +35,7 @@ def attend(g: Tracer, h: Value, w: Scope, c: Hyper, cs: Value | None) -> Value:
     if cs is not None:
         q, k = g.rope(q, cs), g.rope(k, cs)
     o = g.rms_norm(attention.attend(g, q, k, v, c, window=c.window if cs is not None else 0), eps=c.eps)
-    o = o * g.sigmoid(g.heads(g.linear(h, w.attn_gate), c.H))
+    o = o * g.sigmoid(attention.heads(g, h, w.attn_gate, c.H, c.Kv))
     return g.rms_norm(g.linear(g.flat(o), w.attn_output), eps=post_eps(c))
 
 
@@ -43,7 +43,7 @@ def feed(g: Tracer, h: Value, w: Scope, c: Hyper) -> Value:
     """Experts of h [T, D] in a narrower space; their outputs are normed one by one, then the sum."""
     ids, p = ffn.route(g, h, w, c, gating=c.whole("expert_gating_func"), norm=c.flag("expert_weights_norm"), eps=TINY)
     z = g.rms_norm(g.linear(h, w.ffn_latent_down), w.ffn_pre_exp_norm, c.eps)
-    y = g.rms_norm(ffn.expert_glu(g, z, w, ids) * w.ffn_post_exp_norm, eps=post_eps(c))
+    y = g.rms_norm(ffn.expert_glu(g, z, w, c, ids) * w.ffn_post_exp_norm, eps=post_eps(c))
     return g.rms_norm(g.linear(g.mix(p, y), w.ffn_latent_up) * w.post_ffw_norm, eps=post_eps(c))
 
 

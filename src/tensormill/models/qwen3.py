@@ -27,4 +27,4 @@ def block(g: Tracer, x: Value, w: Scope, c: Hyper, cs: Value) -> Value:
     h = g.rms_norm(x, w.ffn_norm, c.eps)
     if not c.E:
         return x + ffn.glu(g, h, w)
-    return x + ffn.experts(g, h, w, *ffn.route(g, h, w, c, gating=ffn.SOFTMAX))
+    return x + ffn.experts(g, h, w, c, gating=ffn.SOFTMAX)

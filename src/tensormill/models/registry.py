@@ -51,7 +51,7 @@ def trace(file: ModelFile, *, context: int | None = None) -> dict[str, Program]:
     """
     c = Hyper(file.metadata, context=context)
     module = _find(c.arch)
-    _check_blocks(c, file.tensors)
+    _check_sizes(c, file.tensors)
     g = Tracer("main", file.tensors, source=WeightSource(file))
     try:
         outputs = module.trace(g, Scope(g), c)
@@ -86,12 +86,15 @@ def _find(arch: str) -> ModuleType:
     raise ModelError(f"the architecture {arch[:80]!r} is not known here; this build knows {', '.join([*close, *rest])}")
 
 
-def _check_blocks(c: Hyper, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse a block count that the tensors do not bear out, before anything is made for each block."""
+def _check_sizes(c: Hyper, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse sizes that the tensors do not bear out, before anything is made for each block."""
     present = {int(m[1][:9]) for name in tensors if (m := BLOCK.match(name))}
     found = max(present, default=-1) + 1
     if c.blocks != found:
         raise c.odd("block_count", f"{found}, the number of blocks whose tensors the file has")
+    embedding = tensors.get("token_embd.weight")
+    if embedding is not None and embedding.shape[-1] != c.D:
+        raise c.odd("embedding_length", f"{embedding.shape[-1]}, the width of token_embd.weight")
 
 
 def _check_all_used(c: Hyper, g: Tracer, ignored: tuple[str, ...]) -> None:

@@ -61,15 +61,24 @@ def need(condition: bool, why: str, *values: Operand) -> None:
         raise ProgramError(f"{why}: {', '.join(map(str, values))}")
 
 
-def broadcast(x: Shape, y: Shape) -> Shape:
-    """NumPy's broadcasting; a symbol meets itself or 1."""
+def broadcast(x: Shape, y: Shape) -> Shape | None:
+    """NumPy's broadcasting; a symbol meets itself or 1. None: they do not fit."""
     n = max(len(x), len(y))
     out: list[int | str] = []
     for a, b in zip((*(1,) * (n - len(x)), *x), (*(1,) * (n - len(y)), *y), strict=True):
         if a != b and 1 not in (a, b):
-            raise ProgramError(f"shapes {list(x)} and {list(y)} do not broadcast")
+            return None
         out.append(b if a == 1 else a)
     return tuple(out)
+
+
+def _broadcast(*values: Value) -> Shape:
+    shape: Shape | None = values[0].shape
+    for value in values[1:]:
+        shape = broadcast(shape, value.shape) if shape is not None else None
+    need(shape is not None, "the shapes do not broadcast", *values)
+    assert shape is not None
+    return shape
 
 
 def _same(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
@@ -137,6 +146,7 @@ def _concat(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 def _linear(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
     x, w, b, scale = inputs
     groups = attrs["groups"]
+    need(len(w.shape) in (2, 3), "a linear's weight is a matrix", x, w)
     rows, width = (w.shape[0] * w.shape[1], w.shape[2]) if len(w.shape) == 3 else w.shape
     need(x.shape[-1] == width, "the input is not as wide as the weight", x, w)
     need(rows % groups == 0 and (groups == 1 or x.shape[-2] == groups), f"cannot split in {groups} groups", x, w)
@@ -175,9 +185,18 @@ def _hadamard(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 
 # ---- row-wise arithmetic ----
 
-for _kind in ("rms_norm", "layer_norm", "sinkhorn"):
-    SPECS[_kind] = OpSpec(_kind, _same, rowwise=True)
+SPECS["sinkhorn"] = OpSpec("sinkhorn", _same, rowwise=True)
 SPECS["softmax"] = OpSpec("softmax", _same)
+
+
+@op("rms_norm", rowwise=True)
+@op("layer_norm", rowwise=True)
+def _norm(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
+    x = inputs[0]
+    for w in inputs[1:]:
+        fits = w is None or (w.shape[-1] == x.shape[-1] and _broadcast(x, w) == x.shape)
+        need(fits, "a norm's gains must be as wide as its input", x, w)
+    return _same(inputs, attrs)
 
 
 @op("unary", rowwise=True)
@@ -195,13 +214,12 @@ def _sum(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 @op("add", rowwise=True)
 @op("mul", rowwise=True)
 def _binary(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
-    return [(broadcast(inputs[0].shape, inputs[1].shape), "f32")]
+    return [(_broadcast(inputs[0], inputs[1]), "f32")]
 
 
 @op("where", rowwise=True)
 def _where(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
-    shape = broadcast(inputs[1].shape, inputs[2].shape)
-    return [(broadcast(inputs[0].shape, shape), inputs[1].dtype)]
+    return [(_broadcast(*inputs), inputs[1].dtype)]
 
 
 @op("angles", step=True)
@@ -282,6 +300,8 @@ def _attention(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 
 @op("indexer", step=True)
 def _indexer(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
+    q, w, cache, _within = inputs
+    need(cache.k == (1, q.shape[2]) and w.shape == q.shape[:2], "queries, weights and one key a row must fit", q, w, cache)
     return [((inputs[0].shape[0], attrs["k"]), "i32")]
 
 
@@ -294,14 +314,20 @@ def _tail(inputs: Sequence[Any], attrs: dict[str, Any]) -> Made:
 
 @op("ssm_scan", step=True)
 def _ssm_scan(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
-    x, state = inputs[0], inputs[5]
-    need(x.shape[1:] == state.shape[:2], "rows and state do not fit", x, state)
+    x, dt, a, b, c, state = inputs
+    need(x.shape[1:] == state.shape[:2] and dt.shape == x.shape[:2], "rows and state do not fit", x, dt, state)
+    need(
+        b.shape == c.shape and x.shape[1] % b.shape[1] == 0 and b.shape[2] == state.shape[2], "B and C do not fit", b, c, state
+    )
+    need(prod(a.shape) in (x.shape[1], x.shape[1] * state.shape[2]), "A must have 1 or N numbers a head", a, state)
     return [(x.shape, "f32")]
 
 
 @op("delta_rule", step=True)
 def _delta_rule(inputs: Sequence[Any], _attrs: dict[str, Any]) -> Made:
-    q, v, state = inputs[0], inputs[2], inputs[5]
+    q, k, v, beta, g, state = inputs
+    need(q.shape == k.shape and v.shape[1] % q.shape[1] == 0 and beta.shape == v.shape[:2], "heads do not fit", q, k, v, beta)
+    need(g.shape[1] == v.shape[1] and g.shape[2] in (1, q.shape[2]), "decay must be [T,H,1 or K]", g, v)
     need(state.shape == (v.shape[1], q.shape[2], v.shape[2]), "rows and state do not fit", q, v, state)
     return [(v.shape, "f32")]
 

@@ -142,8 +142,8 @@ class Tracer(Unary):
         return x if x.shape[1:] == shape else self._one("reshape", (x,), shape=(x.shape[0], *shape))
 
     def heads(self, x: Value, n: int) -> Value:
-        """[T, n·K] → [T, n, K]."""
-        return self.reshape(x, n, _int(x.shape[-1]) // n)
+        """[T, n·K], or any axes of that product, → [T, n, K]."""
+        return self.reshape(x, n, int(np.prod([_int(d) for d in x.shape[1:]])) // n)
 
     def flat(self, x: Value) -> Value:
         """[T, …] → [T, product]."""

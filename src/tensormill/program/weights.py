@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tensormill.errors import ModelError
+from tensormill.errors import ModelError, ProgramError
 from tensormill.gguf.types import GGMLType
 from tensormill.program.recipe import Cut, Recipe
 
@@ -50,7 +50,9 @@ def sidecar(g: Tracer, w: Value, suffix: str) -> Value | None:
     name = f"{stem(cut.tensor)}.{suffix}"
     if name not in g.tensors:
         return None
-    t = g.tensors[name]
+    t, beside = g.tensors[name], g.tensors[cut.tensor]
+    if suffix == "bias" and t.shape != beside.shape[:-1]:
+        raise ProgramError(f"{name} is {list(t.shape)}; the weight beside it is {list(beside.shape)}")
     whole = Recipe.whole(name, t.type, t.shape)
     return g.weight(whole.rows(*cut.rows) if suffix == "bias" and len(t.shape) == 1 else whole)
 

@@ -5,6 +5,8 @@ Ours, not a copy of llama.cpp's search: files differ in bits from its, at no gre
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import numpy.typing as npt
 
@@ -59,11 +61,32 @@ def _encode_with_min(blocks: F32, top: int) -> tuple[U8, U8]:
     scale, least = _search_with_min(x, top)
     d = _as_half(scale.max(1, keepdims=True) / 63)
     dmin = _as_half(least.max(1, keepdims=True) / 63)
-    scales, mins = (np.rint(_divided(a, b)).clip(0, 63) for a, b in ((scale, d), (least, dmin)))
-    lifted = x + (dmin * mins)[..., None]
-    q = np.rint(_divided(lifted, (d * scales)[..., None])).clip(0, top).astype(np.uint8)
+    scales, mins, q = _round_with_min(x, top, (d, _divided(scale, d)), (dmin, _divided(least, dmin)))
     packed = pack_k_scales(scales.astype(np.uint8), mins.astype(np.uint8))
-    return np.concatenate([half_bytes(d), half_bytes(dmin), packed], axis=1), q.reshape(len(blocks), 256)
+    values = q.astype(np.uint8).reshape(len(blocks), 256)
+    return np.concatenate([half_bytes(d), half_bytes(dmin), packed], axis=1), values
+
+
+def _round_with_min(x: F32, top: int, scale: tuple[F32, F32], least: tuple[F32, F32]) -> tuple[F32, F32, F32]:
+    """The 6-bit scales and mins about those wanted (each: unit, multiple) that err least together, and the codes.
+
+    Rounding each to the nearest is worse: where a scale rounds up, a larger min can make up for it.
+    """
+    (d, wanted_scales), (dmin, wanted_mins) = scale, least
+    scales, mins, codes = np.zeros_like(wanted_scales), np.zeros_like(wanted_mins), np.zeros_like(x)
+    best = np.full_like(scales, np.inf)
+    for move_scale, move_min in product((0, -1, 1), repeat=2):
+        tried_scales = (np.rint(wanted_scales) + np.float32(move_scale)).clip(0, 63)
+        tried_mins = (np.rint(wanted_mins) + np.float32(move_min)).clip(0, 63)
+        step = (d * tried_scales)[..., None]
+        lifted = x + (dmin * tried_mins)[..., None]
+        q = np.rint(_divided(lifted, step)).clip(0, top)
+        error = np.square(lifted - step * q).sum(-1)
+        better = error < best
+        best = np.where(better, error, best)
+        scales, mins = np.where(better, tried_scales, scales), np.where(better, tried_mins, mins)
+        codes = np.where(better[..., None], q, codes)
+    return scales, mins, codes
 
 
 def encode_q4_k(blocks: F32) -> U8:

@@ -1,9 +1,9 @@
 """Which tokens run next: continuous batching at every step, chunked prefill under a token budget, preemption by recompute.
 
 A step first takes every decoding sequence's token (and drafts), so that a long prompt never stalls them; what is left of the
-budget goes to prompts, the started ones first. Waiting sequences are admitted by priority, then to the key that was served least,
-then by arrival. When pages run out, the sequence that is last in that order loses its own and waits in front; what the prefix tree
-still has of it need not be computed again. The first in order is never preempted, so everything ends.
+budget goes to prompts, the started ones first. Waiting sequences are admitted by priority, then to the key that was served
+least, then by arrival. When pages run out, the sequence that is last in that order loses its own and waits in front; what the
+prefix tree still has of it need not be computed again. The first in order is never preempted, so everything ends.
 """
 
 from __future__ import annotations
@@ -51,8 +51,11 @@ class Scheduler:
             for sequence in [s for s in self.running if s.decoding is decoding]:
                 if sequence in self.running and left > 0:
                     left -= self._plan_one(sequence, left, works)
-        while left > 0 and self.waiting and self.cache.free_slots:
-            sequence = min(self.waiting, key=self._order)
+        for sequence in sorted(self.waiting, key=self._order):
+            if left <= 0 or not self.cache.free_slots:
+                break
+            if self._soon_shared(sequence):
+                continue
             if not self._admit(sequence):
                 break
             left -= self._plan_one(sequence, left, works)
@@ -96,6 +99,22 @@ class Scheduler:
             if victim is sequence:
                 return False
         return True
+
+    def _soon_shared(self, sequence: Sequence) -> bool:
+        """Whether a prompt under way begins with whole pages of this one: waiting beats computing them twice."""
+        page = self.cache.page
+        for other in self.running:
+            if other.decoding or other.salt != sequence.salt:
+                continue
+            pages, common = min(other.todo + other.past, len(sequence.tokens) - 1) // page, 0
+            while (
+                common < pages
+                and other.tokens[common * page : (common + 1) * page] == sequence.tokens[common * page : (common + 1) * page]
+            ):
+                common += 1
+            if other.past < common * page:
+                return True
+        return False
 
     def _admit(self, sequence: Sequence) -> bool:
         """Start a sequence if its next chunk finds pages without preempting anybody."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.backends.reference.frame import Frame
+from tensormill.backends.reference.routing import best
 
 Array = npt.NDArray[Any]
 
@@ -21,7 +22,7 @@ def pool(frame: Frame, x: Array, *, kind: str) -> Array:
 
 def top_k(x: Array, *, k: int) -> tuple[Array, Array, Array]:
     """x[R,V] → the k largest, best first, equal ones lowest id first; their ids; log Σ exp over all V."""
-    ids = np.argsort(-x, axis=1, kind="stable")[:, :k].astype(np.int32)
+    ids = best(x, k)
     top = x.max(1, keepdims=True)
     lse = np.log(np.exp(x - top).sum(1)) + top[:, 0]
     return np.take_along_axis(x, ids, axis=1), ids, lse

@@ -28,7 +28,6 @@ from tensormill.program.weights import WeightSource
 Array = npt.NDArray[Any]
 Store = PagedStore | RingStore | StateStore
 LARGE = 1 << 28  # elements: an expert stack above this is decoded an expert at a time, at each use
-WHOLE_TABLE = ("embed", "expert_linear")  # kinds that can take their weight lazily
 
 
 def flatten(ops: Iterable[Op]) -> list[Op]:
@@ -103,7 +102,7 @@ class Reference:
         if cache.kind == "paged":
             return PagedStore(cache, self.limits, self._real)
         if cache.kind == "ring":
-            return RingStore(self.limits.slots, cache.back + 1 + self.limits.drafts, cache.width, self._real)
+            return RingStore(self.limits, cache.width, cache.back, self._real)
         (op,) = (op for op in self._ops if cache in op.caches)  # a state belongs to one recurrence
         width = sum(prod(int(n) for n in v.shape[1:]) for v in op.values if v.role != "weight")
         return StateStore(cache, self.limits, width, self._real)

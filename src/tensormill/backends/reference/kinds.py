@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tensormill.backends.reference import arithmetic, attention, ending, products, rotary, rows
+from tensormill.backends.reference import arithmetic, attention, ending, products, recurrent, rotary, routing, rows
 
 KINDS: dict[str, Callable[..., Any]] = {
     "embed": rows.embed,
@@ -30,6 +30,12 @@ KINDS: dict[str, Callable[..., Any]] = {
     "rope": rotary.rope,
     "kv_write": attention.kv_write,
     "attention": attention.attention,
+    "indexer": routing.indexer,
+    "tail": recurrent.tail,
+    "ssm_scan": recurrent.ssm_scan,
+    "delta_rule": recurrent.delta_rule,
+    "route": routing.route,
+    "sinkhorn": routing.sinkhorn,
     "pool": ending.pool,
     "top_k": ending.top_k,
     "quantise": ending.quantise,

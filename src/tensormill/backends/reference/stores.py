@@ -62,10 +62,11 @@ class PagedStore:
 
 
 class RingStore:
-    """The last rows of a sequence, [slots, length, width]; row = index mod length."""
+    """The last rows of a sequence, [slots, back + B + drafts, width] with B = 1; row = index mod length."""
 
-    def __init__(self, slots: int, length: int, width: int, real: npt.DTypeLike) -> None:
-        self.rows = np.full((slots, length, width), np.nan, real)
+    def __init__(self, limits: Limits, width: int, back: int, real: npt.DTypeLike) -> None:
+        self.back = back
+        self.rows = np.full((limits.slots, back + 1 + limits.drafts, width), np.nan, real)
 
     def read(self, slot: int, start: int, stop: int) -> Array:
         """Rows of indices start…stop, [stop − start, width]."""
@@ -84,7 +85,7 @@ class StateStore:
 
     def __init__(self, cache: Cache, limits: Limits, width: int, real: npt.DTypeLike) -> None:
         self.states = np.full((limits.slots, *cache.shape), np.nan, real)
-        self.inputs = RingStore(limits.slots, 1 + limits.drafts, width, real)
+        self.inputs = RingStore(limits, width, 0, real)
 
     def load(self, sequence: Sequence) -> Array:
         """The state at base; zeros at the start of a sequence."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tensormill.errors import ModelError
 from tensormill.models.hyper import Hyper
 from tensormill.program import Scope, Tracer, Value
 
@@ -18,7 +19,15 @@ def project(g: Tracer, h: Value, w: Scope, c: Hyper) -> tuple[Value, Value, Valu
         q, k, v = (w.attn_qkv.rows(a, b) for a, b in pairwise(ends))
     else:
         q, k, v = w.attn_q, w.attn_k, w.attn_v
-    return g.heads(g.linear(h, q), c.H), g.heads(g.linear(h, k), c.G), g.heads(g.linear(h, v), c.G)
+    return heads(g, h, q, c.H, c.K), heads(g, h, k, c.G, c.K), heads(g, h, v, c.G, c.Kv)
+
+
+def heads(g: Tracer, h: Value, w: Value, n: int, size: int) -> Value:
+    """h·Wᵀ as n heads of that size, [T, n, size]."""
+    y = g.linear(h, w)
+    if y.shape[-1] != n * size:
+        raise ModelError(f"{w} makes {y.shape[-1]} numbers; expected {n * size}, {n} heads of {size}")
+    return g.heads(y, n)
 
 
 def norm_heads(g: Tracer, q: Value, k: Value, w: Scope, c: Hyper) -> tuple[Value, Value]:
@@ -51,3 +60,12 @@ def gqa(
         q, k = norm_heads(g, q, k, w, c)
     q, k = g.rope(q, cs, pair=pair), g.rope(k, cs, pair=pair)
     return g.linear(g.flat(attend(g, q, k, v, c, scale=scale, window=window)), w.attn_output)
+
+
+def gated(g: Tracer, h: Value, w: Scope, c: Hyper, cs: Value) -> Value:
+    """Normed heads rotated in halves; each query head comes with a gate behind it that its output passes through a sigmoid."""
+    both = heads(g, h, w.attn_q, c.H, 2 * c.K)
+    q, k = norm_heads(g, both[:, :, : c.K], heads(g, h, w.attn_k, c.G, c.K), w, c)
+    q, k = g.rope(q, cs, pair="halves"), g.rope(k, cs, pair="halves")
+    o = attend(g, q, k, heads(g, h, w.attn_v, c.G, c.Kv), c)
+    return g.linear(g.flat(o * g.sigmoid(both[:, :, c.K :])), w.attn_output)

@@ -1,10 +1,11 @@
 """The feed-forward part: gated (SwiGLU, GeGLU), and as a mixture of experts with every way of scoring them.
 
-`glu` is dense, `route` chooses experts, `experts` runs gated ones and mixes them.
+`glu` is dense, `route` chooses experts, `expert_glu` runs them, `experts` does both and mixes.
 """
 
 from __future__ import annotations
 
+from tensormill.errors import ModelError
 from tensormill.models.hyper import Hyper
 from tensormill.program import Scope, Tracer, Value
 
@@ -22,7 +23,10 @@ def route(
     g: Tracer, h: Value, w: Scope, c: Hyper, *, gating: int, norm: bool = True, eps: float = SMALLEST_SUM
 ) -> tuple[Value, Value]:
     """Experts of each token, ids [T, k] and weights [T, k]: chosen by score + `exp_probs_b`, weighed by score."""
-    score, how = _score(g, g.linear(h, w.ffn_gate_inp), c, gating, "sum" if norm else "none")
+    logits = g.linear(h, w.ffn_gate_inp)
+    if logits.shape[-1] != c.E:
+        raise ModelError(f"{w.ffn_gate_inp} scores other experts than the {c.E} of {c.arch}.expert_count")
+    score, how = _score(g, logits, c, gating, "sum" if norm else "none")
     groups = c.whole("expert_group_count", 0, most=c.E) or 1
     return g.route(
         score,
@@ -49,12 +53,13 @@ def _score(g: Tracer, logits: Value, c: Hyper, gating: int, norm: str) -> tuple[
     raise c.odd("expert_gating_func", "1 softmax, 2 sigmoid, 3 softmax of the chosen or 4 sqrt(softplus)")
 
 
-def experts(g: Tracer, h: Value, w: Scope, ids: Value, p: Value, *, act: str = "silu") -> Value:
-    """Gated experts `ids` of h [T, D], mixed by p: [T, D]."""
-    return g.mix(p, expert_glu(g, h, w, ids, act=act))
+def experts(g: Tracer, h: Value, w: Scope, c: Hyper, *, gating: int, norm: bool = True, act: str = "silu") -> Value:
+    """The chosen experts of h [T, D], gated, mixed: [T, D]."""
+    ids, p = route(g, h, w, c, gating=gating, norm=norm)
+    return g.mix(p, expert_glu(g, h, w, c, ids, act=act))
 
 
-def expert_glu(g: Tracer, h: Value, w: Scope, ids: Value, *, act: str = "silu") -> Value:
+def expert_glu(g: Tracer, h: Value, w: Scope, c: Hyper, ids: Value, *, act: str = "silu") -> Value:
     """Each chosen expert's own output, [T, k, D]; a fused `ffn_gate_up_exps` has the gate's rows first."""
     if "ffn_gate_up_exps" in w:
         both = w.ffn_gate_up_exps
@@ -62,5 +67,14 @@ def expert_glu(g: Tracer, h: Value, w: Scope, ids: Value, *, act: str = "silu") 
         gate, up = both.rows(0, half), both.rows(half, 2 * half)
     else:
         gate, up = w.ffn_gate_exps, w.ffn_up_exps
+    for stack in (gate, up, w.ffn_down_exps):
+        if stack.shape[0] != c.E:
+            raise ModelError(f"{stack} has other experts than the {c.E} of {c.arch}.expert_count")
     inner = g.unary(g.expert_linear(h, gate, ids), act) * g.expert_linear(h, up, ids)
     return g.expert_linear(inner, w.ffn_down_exps, ids)
+
+
+def gated_shared(g: Tracer, h: Value, w: Scope) -> Value:
+    """The shared expert of h [T, D], times one sigmoid a token."""
+    gate = g.reshape(g.sum(h * w.ffn_gate_inp_shexp), 1)
+    return glu(g, h, w, suffix="_shexp") * g.sigmoid(gate)

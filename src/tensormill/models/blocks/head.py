@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensormill.errors import ModelError
 from tensormill.models.hyper import Hyper
 from tensormill.program import Scope, Tracer, Value
 
@@ -11,4 +12,6 @@ def logits(g: Tracer, x: Value, w: Scope, c: Hyper, *, scale: float = 1.0, softc
     g.prefix = ""
     hidden = g.rms_norm(g.gather_rows(x, g.step.out_rows), w.output_norm, c.eps)
     raw = g.linear(hidden, w.output if "output" in w else w.token_embd)
+    if raw.shape[-1] != w.token_embd.shape[0]:
+        raise ModelError(f"{w.output} gives other tokens than {w.token_embd} knows")
     return {"logits": g.softcap(g.scale(raw, scale), softcap), "hidden": hidden}

@@ -99,7 +99,8 @@ def yarn(c: Hyper, freq: Freq, factor: float, base: float) -> Freq:
     slow = c.number("rope.scaling.yarn_beta_slow", 1.0, least=1e-6)
     low, high = max(0.0, math.floor(pair_that_turns(fast))), min(n - 1.0, math.ceil(pair_that_turns(slow)))
     ramp = 1.0 - np.clip((np.arange(n // 2) - low) / max(0.001, high - low), 0.0, 1.0)
-    return freq / factor * (1.0 - ramp) + freq * ramp
+    mixed: Freq = freq / factor * (1.0 - ramp) + freq * ramp
+    return mixed
 
 
 def yarn_magnitude(c: Hyper, factor: float) -> float:

@@ -1,0 +1,87 @@
+"""Memory of the caches: pages and slots, and the numbers by which kernels find rows in them.
+
+The layout of a page is drawn in `csrc/ops/op.h`. Memory is not cleared, as recycled pages are not: nobody reads a row that
+nobody wrote, which tests check by poisoning it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensormill.errors import BackendError
+from tensormill.program.backend import Limits
+from tensormill.program.ir import Cache
+
+LANES, BLOCK = 16, 64
+STYLES = {"causal": 0, "slide": 0, "chunk": 1, "centred": 2}
+
+
+@dataclass(eq=False, slots=True)
+class Pages:
+    """One paged cache: `memory` [pages, page bytes], and the fields of PagedCache."""
+
+    cache: Cache
+    memory: npt.NDArray[np.uint8]
+    fields: list[int]
+
+
+@dataclass(eq=False, slots=True)
+class Slots:
+    """One ring or state: `memory` [slots, floats]."""
+
+    cache: Cache
+    memory: npt.NDArray[np.float32]
+    rows: int
+    width: int
+    state: int
+
+
+def padded(n: int) -> int:
+    """Up to whole vectors."""
+    return -(-n // LANES) * LANES
+
+
+def make_pages(cache: Cache, limits: Limits, table: int) -> Pages:
+    """Allocate a paged cache; BackendError if its ratio does not divide the page."""
+    if limits.page % cache.ratio:
+        raise BackendError(f"cache {cache.name}: a page of {limits.page} tokens is no multiple of its ratio {cache.ratio}")
+    if cache.window not in limits.pages:
+        raise BackendError(f"cache {cache.name} needs pages of lifetime {cache.window}; limits have {sorted(limits.pages)}")
+    item = 2 if limits.kv_type == "f16" else 4
+    per_page = limits.page // cache.ratio
+    rows = min(per_page, BLOCK)
+    if per_page % rows:
+        raise BackendError(f"cache {cache.name}: {per_page} rows a page are no whole blocks of {rows}")
+    (heads, k), v = cache.k, cache.v[1] if cache.v else 0
+    lanes = padded(rows)
+    v_offset = k * lanes * item if v else 0
+    block = v_offset + rows * padded(v) * item if v else rows * padded(k) * item
+    block = -(-block // 64) * 64
+    blocks = per_page // rows
+    pages = limits.pages[cache.window]
+    memory = np.empty((pages, heads * blocks * block), np.uint8)  # mapped when first written
+    fields = [heads * blocks * block, blocks * block, block, v_offset, pages, heads, k, v, rows, blocks, lanes, padded(k)]
+    fields += [padded(v), cache.ratio, cache.window, STYLES[cache.style], int(item == 2), table]
+    return Pages(cache, memory, fields)
+
+
+def make_slots(cache: Cache, limits: Limits, inputs: int) -> Slots:
+    """Allocate a ring, or a state with its ring of `inputs` floats a token (OPS §2: states lag)."""
+    if cache.kind == "ring":
+        rows, width, state = cache.back + 1 + limits.drafts, cache.width, 0
+    else:
+        rows, width, state = 1 + limits.drafts, inputs, int(np.prod(cache.shape))
+    memory = np.zeros((limits.slots, state + rows * width), np.float32)
+    return Slots(cache, memory, rows, width, state)
+
+
+def objects_of(executable: Any, pages: Pages | Slots) -> int:
+    """Hand a cache to the native executable; its object number."""
+    at = pages.memory.ctypes.data
+    if isinstance(pages, Pages):
+        return int(executable.add_paged(at, pages.fields))
+    return int(executable.add_slots(at, pages.memory.shape[1], pages.memory.shape[0], pages.rows, pages.width, pages.state))

@@ -1,0 +1,144 @@
+"""How products with weights become records: parts by type, activations quantised once, experts grouped once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensormill.backends.cpu.lower import Lowering, rule
+from tensormill.backends.cpu.lower_rows import value_of
+from tensormill.backends.cpu.view import View
+from tensormill.backends.cpu.weights import Member, Packed
+from tensormill.program.ir import Op, Operand
+from tensormill.program.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Part:
+    """One matrix of a product: where its output columns go, and what is done to them."""
+
+    packed: Packed | Member
+    out: View
+    bias: View | None
+    scale: float
+    column: int = 0  # first input column (block-diagonal products)
+
+
+@rule("linear")
+def _linear(g: Lowering, op: Op) -> None:
+    x, w, b, scale = op.inputs
+    groups = op.attrs["groups"]
+    if groups == 1:
+        return _emit_parts(g, g.rows(x), _parts(g, w, b, scale, g.make(op.outputs[0])))
+    rows, out = g.wide(x), g.make(op.outputs[0]).wide()
+    assert out is not None
+    (packed,) = g.weights.matrices(_recipe(w), groups)
+    bias = _vector(g, b)
+    parts = []
+    for i in range(groups):
+        first, last = i * packed.rows, (i + 1) * packed.rows
+        one = Member(packed, i)
+        some = bias and bias.slice(1, first, last)
+        parts.append(_Part(one, out.slice(1, first, last), some, _number(g, scale), i * packed.columns))
+    return _emit_parts(g, rows, parts)
+
+
+@rule("linears")
+def _linears(g: Lowering, op: Op) -> None:
+    parts: list[_Part] = []
+    for k, out in enumerate(op.outputs):
+        w, b, scale = op.inputs[1 + 3 * k : 4 + 3 * k]
+        parts += _parts(g, w, b, scale, g.make(out))
+    _emit_parts(g, g.rows(op.inputs[0]), parts)
+
+
+def _parts(g: Lowering, w: Operand, b: Operand, scale: Operand, out: View) -> list[_Part]:
+    flat = out.rows()
+    assert flat is not None
+    bias, factor = _vector(g, b), _number(g, scale)
+    parts, at = [], 0
+    for packed in g.weights.matrices(_recipe(w)):
+        end = at + packed.rows
+        parts.append(_Part(packed, flat.slice(1, at, end), bias and bias.slice(1, at, end), factor))
+        at = end
+    return parts
+
+
+def _emit_parts(g: Lowering, rows: View, parts: Sequence[_Part]) -> None:
+    for codes in (True, False):
+        some = [p for p in parts if p.packed.takes_codes is codes]
+        if not some:
+            continue
+        x: tuple[View | None, ...] = g.codes(rows).views if codes else (rows, None, None)
+        g.emit(
+            "linears",
+            (*x, *(p.bias for p in some)),
+            [p.out for p in some],
+            [p.packed for p in some],
+            (int(codes), *(p.column for p in some)),
+            [p.scale for p in some],
+        )
+
+
+@rule("expert_linear")
+def _expert_linear(g: Lowering, op: Op) -> None:
+    x, w, ids, b, scale = op.inputs
+    _experts(g, x, ids, [(w, b, scale)], op)
+
+
+@rule("expert_linears")
+def _expert_linears(g: Lowering, op: Op) -> None:
+    x, ids = op.inputs[:2]
+    parts = [(op.inputs[2 + 3 * k], op.inputs[3 + 3 * k], op.inputs[4 + 3 * k]) for k in range(len(op.outputs))]
+    _experts(g, x, ids, parts, op)
+
+
+def _experts(g: Lowering, x: Operand, ids: Operand, parts: Sequence[tuple[Operand, Operand, Operand]], op: Op) -> None:
+    per_pair = len(value_of(x).shape) == 3
+    for (w, b, scale), value in zip(parts, op.outputs, strict=True):
+        recipe = _recipe(w)
+        out = g.make(value).rows()
+        assert out is not None
+        grouped = g.groups(value_of(ids), recipe.shape[0])
+        rows, at = g.rows(x), 0
+        bias = g.maybe(b)
+        factor = g.maybe(scale)
+        for packed in g.weights.matrices(recipe, recipe.shape[0]):
+            end = at + packed.rows
+            source = g.codes(rows).views if packed.takes_codes else (rows, None, None)
+            g.emit(
+                "expert_linears",
+                (*source, *grouped, bias and bias.slice(1, at, end), factor),
+                (out.slice(1, at, end),),
+                (packed,),
+                (int(packed.takes_codes), int(per_pair)),
+            )
+            at = end
+
+
+def _recipe(w: Operand) -> Recipe:
+    recipe = value_of(w).recipe
+    assert recipe is not None, f"a product needs a weight, not {w}"
+    return recipe
+
+
+def _vector(g: Lowering, b: Operand) -> View | None:
+    if b is None:
+        return None
+    recipe = value_of(b).recipe
+    assert recipe is not None
+    return g.constant(g.weights.array(recipe).reshape(1, -1))
+
+
+def _number(g: Lowering, scale: Operand) -> float:
+    if scale is None:
+        return 1.0
+    return float(np.ravel(g.weights.array(_recipe(scale)))[0])
+
+
+@rule("quantise")
+def _quantise(g: Lowering, op: Op) -> None:
+    """Products quantise what they read, once (`Lowering.codes`): the op is a view."""
+    g.views[op.outputs[0]] = g.view(op.inputs[0])

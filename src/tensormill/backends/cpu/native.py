@@ -1,0 +1,29 @@
+"""The compiled module, imported once, with an error that says how to get it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from tensormill.errors import BackendError
+
+
+@cache
+def native() -> Any:
+    """The module `_native`; BackendError if it was not built or this processor cannot run it."""
+    try:
+        module = import_module("tensormill.backends.cpu._native")
+    except ImportError as why:
+        raise BackendError(f"the native part of the CPU backend is not built ({why}); `make build` builds it") from why
+    try:
+        module.isa()
+    except RuntimeError as why:
+        raise BackendError(str(why)) from why
+    return module
+
+
+@cache
+def pool(threads: int) -> Any:
+    """The team of that many threads, shared by all executables that ask for it."""
+    return native().Pool(threads)

@@ -1,0 +1,173 @@
+"""Weights as the kernels want them: packed matrices in one region of memory, small arrays as float32.
+
+Packing keeps the file's bits per weight and goes tensor after tensor, giving the mapped pages of the file back as it goes, so
+that loading needs little more memory than the file's size. What a packed panel looks like is in `csrc/linear`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensormill.backends.cpu.codebooks import give_codebook
+from tensormill.backends.cpu.native import native
+from tensormill.errors import BackendError
+from tensormill.gguf.types import GGMLType
+from tensormill.program.recipe import Recipe
+from tensormill.program.weights import WeightSource
+
+Bytes = npt.NDArray[np.uint8]
+ALIGN = 64
+CHUNK_ROWS = 1024  # rows packed by one call: a multiple of the panel
+
+
+@dataclass(eq=False, slots=True)
+class Packed:
+    """`count` matrices [rows, columns] of one type, `stride` bytes apart, at `offset` of the region."""
+
+    type: GGMLType
+    count: int
+    rows: int
+    columns: int
+    stride: int
+    offset: int = 0
+
+    @property
+    def takes_codes(self) -> bool:
+        """Whether products with it want int8 activations."""
+        return bool(native().takes_codes(int(self.type)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Member:
+    """Matrix `number` of a packed set, as a matrix of its own (a group of a block-diagonal product)."""
+
+    whole: Packed
+    number: int
+
+    @property
+    def takes_codes(self) -> bool:
+        """As its set."""
+        return self.whole.takes_codes
+
+    @property
+    def rows(self) -> int:
+        """Output rows."""
+        return self.whole.rows
+
+
+class Weights:
+    """Collects which weights a program needs while it is lowered, then packs them all."""
+
+    def __init__(self, source: WeightSource) -> None:
+        self.source = source
+        self.region: mmap.mmap | None = None
+        self._parts: dict[tuple[Recipe, int], list[Packed]] = {}
+        self._arrays: dict[Recipe, npt.NDArray[Any]] = {}
+        self._address = 0
+
+    def array(self, recipe: Recipe) -> npt.NDArray[Any]:
+        """A small weight as float32, or an I32 table."""
+        if recipe not in self._arrays:
+            whole = all(c.type is GGMLType.I32 for c in recipe.cuts)
+            made: npt.NDArray[Any] = self.source.int32(recipe) if whole else self.source.float32(recipe)
+            self._arrays[recipe] = np.ascontiguousarray(made)
+        return self._arrays[recipe]
+
+    def matrices(self, recipe: Recipe, count: int = 1) -> list[Packed]:
+        """The parts of a weight, one for each run of cuts of one type, each `count` matrices (experts, groups)."""
+        key = (recipe, count)
+        if key not in self._parts:
+            self._parts[key] = [self._part(t, count, rows // count, recipe) for t, rows in self._runs(recipe)]
+        return self._parts[key]
+
+    def address(self, part: Packed | Member) -> int:
+        """Where a packed part lies; known after `pack`."""
+        if isinstance(part, Member):
+            return self._address + part.whole.offset + part.number * part.whole.stride
+        return self._address + part.offset
+
+    def pack(self, progress: Callable[[int, int], None] | None, threads: int) -> None:
+        """Pack everything that was asked for."""
+        end = 0
+        for parts in self._parts.values():
+            for part in parts:
+                part.offset = end
+                end += -(-part.stride * part.count // ALIGN) * ALIGN
+        self.region = mmap.mmap(-1, max(end, 1))
+        with suppress(AttributeError, OSError):
+            self.region.madvise(mmap.MADV_HUGEPAGE)
+        target = np.frombuffer(self.region, np.uint8)
+        self._address = target.ctypes.data
+        done = 0
+        with ThreadPoolExecutor(threads) as pool:
+            for (recipe, _count), parts in self._parts.items():
+                self._pack_recipe(recipe, parts, target, pool)
+                self.source.release(recipe)
+                done += sum(p.stride * p.count for p in parts)
+                if progress is not None:
+                    progress(done, end)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the packed weights."""
+        return sum(p.stride * p.count for parts in self._parts.values() for p in parts)
+
+    def _part(self, type: GGMLType, count: int, rows: int, recipe: Recipe) -> Packed:
+        columns = recipe.shape[-1]
+        if not native().linear_supported(int(type)):
+            raise BackendError(f"the CPU backend cannot multiply by {type.name} weights ({recipe.name})")
+        give_codebook(type)
+        return Packed(type, count, rows, columns, int(native().packed_bytes(int(type), rows, columns)))
+
+    def _runs(self, recipe: Recipe) -> list[tuple[GGMLType, int]]:
+        """(type, rows over all experts) of each run of neighbouring cuts of one type."""
+        if recipe.transposed:
+            return [(GGMLType.F32, recipe.shape[-2])]
+        runs: list[tuple[GGMLType, int]] = []
+        for cut in recipe.cuts:
+            rows = (cut.rows[1] - cut.rows[0]) * (cut.experts[1] - cut.experts[0] if cut.experts else 1)
+            if runs and runs[-1][0] is cut.type and cut.experts is None:
+                runs[-1] = (cut.type, runs[-1][1] + rows)
+            else:
+                runs.append((cut.type, rows))
+        return runs
+
+    def _rows(self, recipe: Recipe) -> Iterator[Bytes]:
+        """Bytes of each run of cuts, as rows."""
+        if recipe.transposed:
+            yield self.source.float32(recipe).view(np.uint8)
+            return
+        pending: list[Bytes] = []
+        before: GGMLType | None = None
+        for cut, (type, rows) in zip(recipe.cuts, self.source.pieces(recipe), strict=True):
+            if pending and (type is not before or cut.experts is not None):
+                yield np.concatenate(pending) if len(pending) > 1 else pending[0]
+                pending = []
+            pending.append(rows)
+            before = type
+        yield np.concatenate(pending) if len(pending) > 1 else pending[0]
+
+    def _pack_recipe(self, recipe: Recipe, parts: list[Packed], target: Bytes, pool: ThreadPoolExecutor) -> None:
+        for part, source in zip(parts, self._rows(recipe), strict=True):
+            jobs = []
+            for m in range(part.count):
+                for first in range(0, part.rows, CHUNK_ROWS):
+                    last = min(first + CHUNK_ROWS, part.rows)
+                    rows = source[m * part.rows + first : m * part.rows + last]
+                    at = part.offset + m * part.stride + native().packed_bytes(int(part.type), first, part.columns)
+                    end = at + native().packed_bytes(int(part.type), last - first, part.columns)
+                    jobs.append(pool.submit(_pack_rows, part, rows, target[at:end]))
+            for job in jobs:
+                job.result()
+
+
+def _pack_rows(part: Packed, rows: Bytes, target: Bytes) -> None:
+    native().pack(int(part.type), np.ascontiguousarray(rows), part.columns, target)

@@ -1,0 +1,97 @@
+"""`ChatTemplate`: messages → the prompt text a model was trained on.
+
+The template comes from the file (`tokenizer.chat_template`, and named ones beside it) or from `builtin.py`. It is
+untrusted: `sandbox.py` runs it. What comes back from the model is not parsed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from tensormill.chat.budget import Limits
+from tensormill.chat.builtin import FORMATS, choose
+from tensormill.chat.messages import Abilities, checked, plain
+from tensormill.chat.sandbox import Program
+from tensormill.chat.turns import Message
+from tensormill.errors import TemplateError
+
+_KEY = "tokenizer.chat_template"
+
+
+class ChatTemplate:
+    """A chat template, compiled, with the tokens that templates may print.
+
+    Raises TemplateError, with the line, for a source that does not compile.
+    """
+
+    def __init__(self, source: str, *, bos: str = "", eos: str = "", name: str = "", limits: Limits | None = None):
+        self.source = source
+        self.name = name
+        self.bos = bos
+        self.eos = eos
+        self._program = Program(source, limits)
+        self._with_tools: ChatTemplate | None = None
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, object], *, bos: str, eos: str, name: str | None = None) -> ChatTemplate:
+        """The template of a model file.
+
+        `name` takes a named template of the file or a built-in format instead. Without it the file's default is used
+        (and its `tool_use`, if it has one, when tools are given), else the built-in format that fits the vocabulary.
+        Raises TemplateError for an unknown name, listing those there are.
+        """
+        sources = _sources(metadata)
+        if name is None and "default" not in sources:
+            tokens = metadata.get("tokenizer.ggml.tokens")
+            name = choose(tokens if isinstance(tokens, Sequence) else ())
+        chosen = name or "default"
+        if chosen not in sources and chosen not in FORMATS:
+            there = ", ".join((*sources, *FORMATS))
+            raise TemplateError(f"there is no chat template {chosen!r}; choose one of: {there}")
+        source = sources[chosen] if chosen in sources else FORMATS[chosen].source
+        try:
+            template = cls(source, bos=bos, eos=eos, name=chosen)
+        except TemplateError as error:
+            raise TemplateError(f"{error} (--template NAME uses another: {', '.join(FORMATS)})") from None
+        if name is None and "tool_use" in sources:
+            template._with_tools = cls(sources["tool_use"], bos=bos, eos=eos, name="tool_use")
+        return template
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        now: datetime | None = None,
+        **extra: Any,
+    ) -> str:
+        """The prompt for `messages`; `extra` are variables that some templates know (`enable_thinking`, …).
+
+        Raises TemplateError if the template refuses the messages, is broken, or exceeds its limits.
+        """
+        if tools and self._with_tools is not None:
+            self = self._with_tools  # noqa: PLW0642
+        variables = plain({**extra, "tools": tools or None, "documents": documents or None})
+        variables["add_generation_prompt"] = add_generation_prompt
+        return self._render(self._abilities.fit(checked(messages)), variables, now)
+
+    @cached_property
+    def _abilities(self) -> Abilities:
+        return Abilities(lambda messages: self._render(messages, {"tools": None, "add_generation_prompt": True}, None))
+
+    def _render(self, messages: list[Message], variables: dict[str, Any], now: datetime | None) -> str:
+        tokens = {"bos_token": self.bos, "eos_token": self.eos}
+        return self._program.render({**tokens, **variables, "messages": messages}, now=now)
+
+
+def _sources(metadata: Mapping[str, object]) -> dict[str, str]:
+    found = {"default": metadata.get(_KEY)}
+    for key in metadata:
+        if key.startswith(_KEY + "."):
+            found[key.removeprefix(_KEY + ".")] = metadata.get(key)
+    return {name: source for name, source in found.items() if isinstance(source, str) and source.strip()}

@@ -1,0 +1,78 @@
+"""`tensormill chat`: a conversation in the terminal. Slash commands are in `slash.py`, input in `lines.py`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tensormill.cli.settings import ModelFlags, SamplingFlags
+from tensormill.config import EngineConfig, SamplingConfig
+from tensormill.errors import TensorMillError
+
+if TYPE_CHECKING:
+    from tensormill.cli.slash import Conversation
+    from tensormill.engine import Engine, Session
+
+
+def main(
+    model: str | None = None,
+    /,
+    *,
+    system: str | None = None,
+    think: bool | None = None,
+    engine: ModelFlags = EngineConfig(),  # noqa: B008  (frozen)
+    sampling: SamplingFlags = SamplingConfig(),  # noqa: B008
+) -> int:
+    """Talk with MODEL (without one: the demo model). /help lists what can be done on the way.
+
+    Parameters
+    ----------
+    model
+        A .gguf file; any part of a split one.
+    system
+        A system message.
+    think
+        Ask a model that can reason to do so, or not to.
+    """
+    from tensormill.cli.lines import lines
+    from tensormill.cli.models import load
+    from tensormill.cli.settings import with_suggestions
+    from tensormill.cli.slash import Conversation, command
+
+    extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
+    with load(model, engine) as loaded:
+        talk = Conversation(str(loaded.file.path), with_suggestions(sampling, loaded.metadata), system)
+        session, name = loaded.session(), loaded.template.name  # a file without a usable tokenizer fails here, not later
+        about = f"{loaded.file.path.name}, context {loaded.context} tokens, chat template {name}"
+        _tell(f"{about}; /help lists commands, Ctrl-D leaves")
+        for line in lines():
+            if not line.strip():
+                continue
+            if not line.startswith("/"):
+                _turn(loaded, session, talk, line, extra)
+                continue
+            told = command(talk, line)
+            if told is None:
+                break
+            _tell(told)
+    return 0
+
+
+def _turn(engine: Engine, session: Session, talk: Conversation, line: str, extra: dict[str, Any]) -> None:
+    """Ask and answer once; what fails is told and leaves the conversation as it was."""
+    from tensormill.cli.answer import answer, closing_line, prompt_tokens
+
+    question = {"role": "user", "content": line}
+    try:
+        prompt = engine.template.render([*talk.messages, question], **extra)
+        done = answer(session, prompt_tokens(engine, prompt), talk.sampling)
+    except TensorMillError as error:
+        _tell(str(error))
+        return
+    print(flush=True)
+    talk.turns += [question, {"role": "assistant", "content": done.text}]
+    _tell(closing_line(session.timings, done.finish))
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,119 @@
+"""One request under way: its sampler, its text so far, why it ends, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tensormill.engine.messages import Chance, Generate, Output, Usage
+from tensormill.sampling import Sampler, StopMatcher
+from tensormill.scheduler import Sequence
+
+if TYPE_CHECKING:
+    from tensormill.engine.engine import Engine
+
+Logits = npt.NDArray[np.float32]
+
+
+class Answer:
+    """Turns rows of logits into tokens and text, until something ends it."""
+
+    def __init__(self, request: Generate, engine: Engine, clock: Callable[[], float]) -> None:
+        self.sequence = Sequence(
+            request.id, list(request.tokens), len(request.tokens), request.key, request.salt, request.priority
+        )  # fmt: skip
+        self._request = request
+        self._engine = engine
+        self._clock = clock
+        self._sampler = Sampler(request.sampling, engine.n_vocab)
+        for token in request.tokens:
+            self._sampler.accept(token)
+        self._stream = engine.tokenizer.stream()
+        self._stops = StopMatcher(request.sampling.stop)
+        self._made = self._drafted = self._accepted = 0
+        self._arrived = clock()
+        self._started = self._first = 0.0
+        self._new: list[int] = []
+        self._text = ""
+        self._chances: list[Chance] = []
+        self._finish: str | None = None
+        self._matched: str | int | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return self._finish is not None
+
+    @property
+    def left(self) -> int:
+        """Tokens that it may still make."""
+        most = self._request.sampling.max_tokens or self._engine.context
+        return min(most - self._made, self._engine.context - len(self.sequence.tokens))
+
+    def started(self) -> None:
+        """Its first step is about to run (called before every step)."""
+        self._started = self._started or self._clock()
+
+    def guessed(self, drafted: int, accepted: int) -> None:
+        """Count drafts and how many of them were right."""
+        self._drafted += drafted
+        self._accepted += max(accepted, 0)
+
+    def sample(self, logits: Logits) -> int:
+        """The next token from its row [V]; ends the answer where that token, its text, or a limit says so."""
+        token = self._sampler.sample(logits)
+        self._first = self._first or self._clock()
+        if token in self._engine.tokenizer.end_ids and not self._request.sampling.ignore_eos:
+            self._end("stop", token)
+            return token
+        self._sampler.accept(token)
+        self._made += 1
+        self._new.append(token)
+        if self._request.logprobs >= 0:
+            self._chances.append(chance(logits, token, self._request.logprobs))
+        text, stopped = self._stops.push(self._stream.push(token))
+        self._text += text
+        if stopped:
+            self._end("stop", self._stops.matched)
+        elif self._made == self._request.sampling.max_tokens:
+            self._end("length")
+        elif len(self.sequence.tokens) + len(self._new) > self._engine.context - 1:
+            self._end("context")
+        return token
+
+    def _end(self, why: str, matched: str | int | None = None) -> None:
+        self._finish, self._matched = why, matched
+        if not self._stops.stopped:
+            self._text += self._stops.push(self._stream.finish())[0] + self._stops.finish()
+
+    def reply(self) -> Output:
+        """What came since the last reply."""
+        usage = self._usage() if self._finish else None
+        out = Output(self._request.id, self._text, self._new, self._chances, self._finish, self._matched, usage)
+        self._text, self._new, self._chances = "", [], []
+        return out
+
+    def _usage(self) -> Usage:
+        start = self._arrived
+        return Usage(
+            prompt=self.sequence.prompt,
+            cached=self.sequence.reused,
+            output=self._made,
+            queued=self._started - start,
+            first=self._first - start,
+            total=self._clock() - start,
+            drafted=self._drafted,
+            accepted=self._accepted,
+        )
+
+
+def chance(logits: Logits, token: int, top: int) -> Chance:
+    """Log-probability of a token in the model's own distribution (no temperature, no mask), and of the likeliest `top`."""
+    shifted = logits - logits.max()
+    logp = shifted - np.log(np.exp(shifted).sum())
+    best = np.argpartition(-logp, top)[:top] if top else np.empty(0, np.int64)
+    best = best[np.lexsort((best, -logp[best]))]
+    return Chance(token, float(logp[token]), [(int(i), float(logp[i])) for i in best])

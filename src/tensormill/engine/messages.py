@@ -1,0 +1,82 @@
+"""What the server and the engine say to each other: typed messages, so that the engine may live in a process of its own.
+
+Prompts travel as token ids; answers as text with their tokens. No JSON, no template and no API dialect passes this door.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tensormill.config import SamplingConfig
+
+
+class Grammar(msgspec.Struct, frozen=True, tag=True):
+    """What the answer must match: `kind` json_schema, json_object, regex, lark or gbnf."""
+
+    kind: str
+    text: str
+
+
+class Generate(msgspec.Struct, frozen=True, tag=True):
+    """Answer a prompt. `key`: whose it is (fair queues); `salt`: with whom it may share cached prefixes."""
+
+    id: str
+    tokens: list[int]
+    sampling: SamplingConfig = SamplingConfig()
+    key: str = ""
+    salt: str = ""
+    priority: int = 0
+    logprobs: int = -1  # alternatives to report for each token; −1: no log-probabilities
+    prompt_logprobs: bool = False
+    grammar: Grammar | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits for this answer any more."""
+
+    id: str
+
+
+class Chance(msgspec.Struct, frozen=True):
+    """A token's log-probability, and those of the likeliest alternatives."""
+
+    token: int
+    logprob: float
+    top: list[tuple[int, float]] = []
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a request cost: tokens, and seconds since it was submitted."""
+
+    prompt: int
+    cached: int
+    output: int
+    queued: float  # seconds until it was first scheduled
+    first: float  # seconds until its first token
+    total: float
+    drafted: int = 0
+    accepted: int = 0
+
+
+class Output(msgspec.Struct, frozen=True, tag=True):
+    """A bit of an answer; the last one has `finish` (stop, length, context, cancelled) and `usage`."""
+
+    id: str
+    text: str = ""
+    tokens: list[int] = []
+    chances: list[Chance] = []
+    finish: str | None = None
+    matched: str | int | None = None  # the stop string or end token that ended it
+    usage: Usage | None = None
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A request could not be served: `kind` names the sort (request: the client's fault; engine: ours)."""
+
+    id: str
+    message: str
+    kind: str = "request"
+
+
+Request = Generate | Cancel
+Reply = Output | Failed

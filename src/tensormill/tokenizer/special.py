@@ -1,0 +1,79 @@
+"""Cuts special tokens out of a text before anything else sees it: longest token first, then leftmost.
+
+User-defined tokens always; control and unknown ones only on request, so that user text cannot forge them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tensormill.tokenizer.vocab import Kind, Vocab
+
+WHITESPACE = " \t\n\v\f\r"
+_PREFIX = 3  # characters; most texts hold few of these beginnings, which spares thousands of searches
+
+
+@dataclass
+class SpecialTokens:
+    """Special tokens by falling byte length. `lstrip`, `rstrip`: ids that swallow white space before or after them."""
+
+    tokens: list[tuple[str, int, bool]]  # text, id, only on request
+    lstrip: set[int] = field(default_factory=set)
+    rstrip: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._always = [t for t in self.tokens if not t[2]]
+        self._starts = {flag: {t[0][:_PREFIX] for t in self._pool(flag)} for flag in (False, True)}
+
+    def _pool(self, requested: bool) -> list[tuple[str, int, bool]]:
+        return self.tokens if requested else self._always
+
+    def cut(self, text: str, requested: bool) -> list[str | int]:
+        """Pieces of text and token ids, in order; no piece is empty."""
+        pieces: list[str | int] = [text] if text else []
+        present = {start for start in self._starts[requested] if start in text}
+        if not present:
+            return pieces
+        for token, token_id, _ in self._pool(requested):
+            if token[:_PREFIX] in present and token in text:
+                pieces = list(self._cut_one(pieces, token, token_id))
+        return pieces
+
+    def _cut_one(self, pieces: list[str | int], token: str, token_id: int) -> Iterable[str | int]:
+        for piece in pieces:
+            if isinstance(piece, int) or token not in piece:
+                yield piece
+                continue
+            at = 0
+            while (found := piece.find(token, at)) >= 0:
+                before = piece[at:found]
+                if token_id in self.lstrip:
+                    before = before.rstrip(WHITESPACE)
+                if before:
+                    yield before
+                yield token_id
+                at = found + len(token)
+                while token_id in self.rstrip and piece[at : at + 1] and piece[at] in WHITESPACE:
+                    at += 1
+            if at < len(piece):
+                yield piece[at:]
+
+
+def special_tokens(vocab: Vocab, *, model_name: str, pre: str, architecture: str) -> SpecialTokens:
+    """The special tokens of a settled vocabulary, with the stripping that files fail to state (known by model name)."""
+    ids = vocab.of_kind(Kind.CONTROL, Kind.USER_DEFINED, Kind.UNKNOWN)
+    rows = [(vocab.tokens[i], i, vocab.kinds[i] != Kind.USER_DEFINED) for i in ids]
+    rows.sort(key=lambda row: -len(row[0].encode("utf-8", "surrogatepass")))
+    special = SpecialTokens(rows)
+    name = model_name.lower()
+    if any(n in pre for n in ("jina-v2-de", "jina-v2-es", "jina-v2-code", "mmbert")) or any(
+        n in architecture for n in ("nomic-bert-moe", "jina-bert-v3")
+    ):
+        special.lstrip = {vocab.index[t] for t in ("<mask>",) if t in vocab.index}
+    elif "phi-3" in name or "phi3" in name:
+        plain = {vocab.index[t] for t in ("<unk>", "<s>", "<|endoftext|>") if t in vocab.index}
+        special.rstrip = (set(ids) | {vocab.index[t] for t in ("</s>",) if t in vocab.index}) - plain
+    elif "modern-bert" in name:
+        special.lstrip = {vocab.index[t] for t in ("[MASK]",) if t in vocab.index}
+    return special
