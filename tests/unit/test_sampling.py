@@ -84,9 +84,7 @@ def test_temperature_comes_after_the_filters() -> None:
     row = logits(3.0, 2.0, 1.0, 0.0)  # 0.64 0.24 0.09 0.03
     hot = replace(OPEN, temperature=100.0, top_p=0.85)
     assert np.abs(counted(hot, row, 4000) - [0.5, 0.5, 0, 0]).max() < 0.05
-    assert (
-        np.abs(counted(replace(OPEN, temperature=100.0, min_p=0.1), row, 6000) - [1 / 3, 1 / 3, 1 / 3, 0]).max() < 0.05
-    )
+    assert np.abs(counted(replace(OPEN, temperature=100.0, min_p=0.1), row, 6000) - [1 / 3, 1 / 3, 1 / 3, 0]).max() < 0.05
     assert counted(replace(OPEN, temperature=100.0, top_k=1), row, 50).tolist() == [1, 0, 0, 0]
 
 

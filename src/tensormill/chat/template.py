@@ -35,9 +35,7 @@ class ChatTemplate:
         self._with_tools: ChatTemplate | None = None
 
     @classmethod
-    def from_metadata(
-        cls, metadata: Mapping[str, object], *, bos: str, eos: str, name: str | None = None
-    ) -> ChatTemplate:
+    def from_metadata(cls, metadata: Mapping[str, object], *, bos: str, eos: str, name: str | None = None) -> ChatTemplate:
         """The template of a model file.
 
         `name` takes a named template of the file or a built-in format instead. Without it the file's default is used
