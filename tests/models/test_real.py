@@ -18,8 +18,8 @@ from tensormill.backends import reference
 
 GOLDENS = Path(__file__).parent.parent / "goldens" / "real"
 TOLERANCE = 1e-4  # of the range of the row's logits
-# ggml computes GELU through a half-precision table, on the CPU; ours is exact. That costs up to 4e-3 of the range.
-TOLERANCE_OF = {"gemma3-270m": 4e-3}
+# ggml computes GELU through a half-precision table, on the CPU; ours is exact. That costs 2e-4 of the range here.
+TOLERANCE_OF = {"gemma3-270m": 5e-4}
 LONGEST = 128
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -13,8 +13,9 @@ from typing import Any
 
 from tensormill.chat.budget import Limits
 from tensormill.chat.builtin import FORMATS, choose
-from tensormill.chat.messages import Abilities, Message, checked, plain
+from tensormill.chat.messages import Abilities, checked, plain
 from tensormill.chat.sandbox import Program
+from tensormill.chat.turns import Message
 from tensormill.errors import TemplateError
 
 _KEY = "tokenizer.chat_template"
