@@ -6,10 +6,8 @@ that loading needs little more memory than the file's size. What a packed panel 
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.backends.cpu.codebooks import give_codebook
+from tensormill.backends.cpu.memory import region
 from tensormill.backends.cpu.native import native
 from tensormill.errors import BackendError
 from tensormill.gguf.types import GGMLType
@@ -68,7 +67,7 @@ class Weights:
 
     def __init__(self, source: WeightSource) -> None:
         self.source = source
-        self.region: mmap.mmap | None = None
+        self._region: Bytes | None = None
         self._parts: dict[tuple[Recipe, int], list[Packed]] = {}
         self._arrays: dict[Recipe, npt.NDArray[Any]] = {}
         self._address = 0
@@ -101,10 +100,7 @@ class Weights:
             for part in parts:
                 part.offset = end
                 end += -(-part.stride * part.count // ALIGN) * ALIGN
-        self.region = mmap.mmap(-1, max(end, 1))
-        with suppress(AttributeError, OSError):
-            self.region.madvise(mmap.MADV_HUGEPAGE)
-        target = np.frombuffer(self.region, np.uint8)
+        self._region = target = region(end)
         self._address = target.ctypes.data
         done = 0
         with ThreadPoolExecutor(threads) as pool:
