@@ -7,7 +7,7 @@ that loading needs little more memory than the file's size. What a packed panel 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from tensormill.program.weights import WeightSource
 Bytes = npt.NDArray[np.uint8]
 ALIGN = 64
 CHUNK_ROWS = 1024  # rows packed by one call: a multiple of the panel
+RELEASE_BYTES = 32 << 20  # of a tensor that are read before its pages go back
 
 
 @dataclass(eq=False, slots=True)
@@ -153,16 +154,33 @@ class Weights:
 
     def _pack_recipe(self, recipe: Recipe, parts: list[Packed], target: Bytes, pool: ThreadPoolExecutor) -> None:
         for part, source in zip(parts, self._rows(recipe), strict=True):
-            jobs = []
-            for m in range(part.count):
-                for first in range(0, part.rows, CHUNK_ROWS):
-                    last = min(first + CHUNK_ROWS, part.rows)
-                    rows = source[m * part.rows + first : m * part.rows + last]
-                    at = part.offset + m * part.stride + native().packed_bytes(int(part.type), first, part.columns)
-                    end = at + native().packed_bytes(int(part.type), last - first, part.columns)
-                    jobs.append(pool.submit(_pack_rows, part, rows, target[at:end]))
-            for job in jobs:
-                job.result()
+            read = 0
+            jobs: list[Future[None]] = []
+            for rows, at in _pieces(part, source, target):
+                jobs.append(pool.submit(_pack_rows, part, rows, at))
+                read += rows.nbytes
+                if read > RELEASE_BYTES:
+                    _wait(jobs)
+                    self.source.release(recipe)
+                    read = 0
+            _wait(jobs)
+
+
+def _pieces(part: Packed, source: Bytes, target: Bytes) -> Iterator[tuple[Bytes, Bytes]]:
+    """Rows of the file and the place where their panels go, piece by piece."""
+    size = native().packed_bytes
+    for m in range(part.count):
+        for first in range(0, part.rows, CHUNK_ROWS):
+            last = min(first + CHUNK_ROWS, part.rows)
+            at = part.offset + m * part.stride + size(int(part.type), first, part.columns)
+            end = at + size(int(part.type), last - first, part.columns)
+            yield source[m * part.rows + first : m * part.rows + last], target[at:end]
+
+
+def _wait(jobs: list[Future[None]]) -> None:
+    for job in jobs:
+        job.result()
+    jobs.clear()
 
 
 def _pack_rows(part: Packed, rows: Bytes, target: Bytes) -> None:
