@@ -30,7 +30,10 @@ def rows_of(kind: GGMLType, rows: int, columns: int) -> np.ndarray:
     rng = np.random.default_rng(1)
     if kind in (GGMLType.F32, GGMLType.F16, GGMLType.BF16):
         return np.zeros((rows, kind.row_bytes(columns)), np.uint8)
-    return rng.integers(0, 60, (rows, kind.row_bytes(columns)), dtype=np.uint8)  # 60: no half float is infinite
+    data = rng.integers(0, 60, (rows, kind.row_bytes(columns)), dtype=np.uint8)  # 60: no half float is infinite
+    if kind is GGMLType.MXFP4:
+        data[:, ::17] = 120
+    return data
 
 
 def pressure() -> float:

@@ -186,7 +186,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
   const int64_t queries = n * group;
   uint64_t any = 0;
   for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
-  for (int64_t i = 0; i < queries; ++i) to.m[i] = -INFINITY, to.l[i] = 0.0f;
+  for (int64_t i = 0; i < padded(queries); ++i) to.m[i] = -INFINITY, to.l[i] = 0.0f;
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
   const auto soft = [&] {
@@ -245,7 +245,7 @@ void Attention::span(const Tile& tile, const Rows& rows, int64_t s, int64_t t, i
   block(tile, rows, s, t, n, g, b0, tile.span);
   for (int64_t b = b0 + 1; b < b1; ++b) {
     block(tile, rows, s, t, n, g, b, tile.block);
-    for (int64_t i = 0; i < n * group; ++i) merge(tile.span, tile.block, i);
+    merge(tile.span, tile.block, n * group);
   }
 }
 
@@ -272,13 +272,13 @@ void Attention::finish(const Partial& total, int64_t t, int64_t n, int64_t g) co
 void Attention::whole_tile(int64_t s, int64_t t, int64_t n, int64_t g, int thread) const {
   const Tile tile = lay_out(pool.scratch(thread));
   load_queries(tile, t, n, g);
-  for (int64_t i = 0; i < n * group; ++i) tile.total.m[i] = -INFINITY, tile.total.l[i] = 0.0f;
+  for (int64_t i = 0; i < padded(n * group); ++i) tile.total.m[i] = -INFINITY, tile.total.l[i] = 0.0f;
   for (int k = 0; k < n_sources; ++k) {
     int64_t b0, b1;
     if (!see(tile, sources[k], s, t, n, b0, b1)) continue;
     for (int64_t a = b0 / kSpan; a * kSpan < b1; ++a) {
       span(tile, sources[k], s, t, n, g, a * kSpan > b0 ? a * kSpan : b0, a * kSpan + kSpan < b1 ? a * kSpan + kSpan : b1);
-      for (int64_t i = 0; i < n * group; ++i) merge(tile.total, tile.span, i);
+      merge(tile.total, tile.span, n * group);
     }
   }
   finish(tile.total, t, n, g);
@@ -315,7 +315,8 @@ void attention(const Call& call, Pool& pool) {
 
   // Few tiles over a long past: give spans to threads, if they fit in the work space (out[1]).
   if (items < 3 * pool.threads() && pool.threads() > 1 && step.T <= a.tile_tokens * 8) {
-    const int64_t room = call.out[1].n[3], each = a.tile_tokens * a.group * (a.v_stride + 2);
+    const int64_t n = a.tile_tokens * a.group;  // queries of a tile
+    const int64_t room = call.out[1].n[3], each = n * a.v_stride + 2 * padded(n);
     const int64_t most = room / (each + static_cast<int64_t>(sizeof(Piece) / 4));
     auto* pieces = reinterpret_cast<Piece*>(call.out[1].data);
     float* results = call.out[1].f32() + most * static_cast<int64_t>(sizeof(Piece) / 4);
@@ -337,8 +338,7 @@ void attention(const Call& call, Pool& pool) {
     if (count > items && count <= most) {
       const auto partial = [&](int64_t i) {
         float* p = results + i * each;
-        const int64_t n = a.tile_tokens * a.group;
-        return Partial{p, p + n, p + 2 * n, a.v_stride};
+        return Partial{p, p + padded(n), p + 2 * padded(n), a.v_stride};
       };
       pool.each(count, [&](int64_t i, int thread) {
         const Piece& p = pieces[i];
@@ -354,14 +354,15 @@ void attention(const Call& call, Pool& pool) {
         const Partial total = partial(i);
         int64_t next = i + 1;
         for (; next < count && pieces[next].t == p.t && pieces[next].g == p.g; ++next)
-          for (int64_t k = 0; k < p.n * a.group; ++k) merge(total, partial(next), k);
+          merge(total, partial(next), p.n * a.group);
         a.finish(total, p.t, p.n, p.g);
         i = next;
       }
       return;
     }
   }
-  const auto work = [&](int64_t item, int thread) {
+  const auto work = [&](int64_t i, int thread) {
+    const int64_t item = items - 1 - i;  // late tiles see most: they go first
     for_tiles(step, a.tile_tokens, [&](int64_t s, int64_t t, int64_t n, int64_t ordinal) {
       if (ordinal == item / a.kv_heads) a.whole_tile(s, t, n, item % a.kv_heads, thread);
     });

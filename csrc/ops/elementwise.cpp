@@ -1,12 +1,15 @@
 // add, mul, where, unary, glu, copy: one rounding an element, broadcast, any strides.
 #include <cmath>
 
+#include "ops/codes.h"
 #include "ops/kernels.h"
 #include "ops/loops.h"
 #include "ops/unary.h"
 
 namespace mill::TM_ISA {
 namespace {
+
+constexpr int64_t kGluPiece = 1024;  // a multiple of 32
 
 template <class F>
 void binary(const Call& c, Pool& pool, const F& f) {
@@ -53,11 +56,25 @@ void unary(const Call& c, Pool& pool) {
   with_unary(static_cast<UnaryKind>(c.i[0]), a, b, [&](auto f, double ns) { map(c, pool, ns, f); });
 }
 
-// act(x) · y. i: kind; f: a, b.
+// act(x) · y. i: kind; f: a, b. out: the product?, its codes?, scales?, sums? (then x, y are [N, F]).
 void glu(const Call& c, Pool& pool) {
   const Lanes a = splat(c.f[0]), b = splat(c.f[1]);
-  with_unary(static_cast<UnaryKind>(c.i[0]), a, b, [&](auto f, double) {
-    binary(c, pool, [&](Lanes x, Lanes y) { return f(x) * y; });
+  with_unary(static_cast<UnaryKind>(c.i[0]), a, b, [&](auto f, double ns) {
+    if (!c.out[1]) return binary(c, pool, [&](Lanes x, Lanes y) { return f(x) * y; });
+    const Tensor &x = c.in[0], &y = c.in[1], &out = c.out[0];
+    const int64_t width = x.n[3], pieces = (width + kGluPiece - 1) / kGluPiece;
+    split(pool, x.n[2] * pieces, (ns + 0.4) * kGluPiece, [&](int64_t begin, int64_t end, int) {
+      alignas(64) float row[kGluPiece];
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t r = item / pieces, first = item % pieces * kGluPiece;
+        const int64_t last = first + kGluPiece < width ? first + kGluPiece : width;
+        const float *p = x.f32() + r * x.s[2], *q = y.f32() + r * y.s[2];
+        float* to = out ? out.f32() + r * out.s[2] + first : row;
+        for (int64_t j = first; j < last; j += kLanes)
+          store_row(to + j - first, f(load_row(p, j, 1, last - j)) * load_row(q, j, 1, last - j), last - j);
+        quantise_piece(c.out + 1, r, first, last, to);
+      }
+    });
   });
 }
 

@@ -21,23 +21,31 @@ struct Partial {
   int64_t stride;
 };
 
-// into ← into ⊕ from, for query q.
-TM_INLINE void merge(const Partial& into, const Partial& from, int64_t q) {
-  if (from.m[q] == -INFINITY) return;
-  float *a = into.o + q * into.stride, *b = from.o + q * from.stride;
-  if (into.m[q] == -INFINITY) {
-    into.m[q] = from.m[q];
-    into.l[q] = from.l[q];
-    for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, load(b + j));
-    return;
+// into ← into ⊕ from, for n queries; m and l have whole vectors of room.
+inline void merge(const Partial& into, const Partial& from, int64_t n) {
+  const Lanes none = splat(-INFINITY), zero = splat(0.0f);
+  for (int64_t first = 0; first < n; first += kLanes) {
+    const Lanes m = load(into.m + first), other = load(from.m + first), most = max(m, other);
+    // A side that saw nothing has the factor 0, both sides too; its numbers are finite, so 0 times them is 0.
+    const Lanes top = select(less(none, most), most, zero);
+    const Lanes x = exp(m - top), y = exp(other - top);
+    store(into.m + first, most);
+    store(into.l + first, fma(load(into.l + first), x, load(from.l + first) * y));
+    float keep[kLanes], add[kLanes];
+    store(keep, x);
+    store(add, y);
+    for (int64_t i = 0; i < kLanes && first + i < n; ++i) {
+      if (add[i] == 0.0f) continue;
+      float* a = into.o + (first + i) * into.stride;
+      const float* b = from.o + (first + i) * from.stride;
+      const Lanes p = splat(keep[i]), q = splat(add[i]);
+      if (keep[i] == 0.0f) {
+        for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, load(b + j) * q);
+      } else {
+        for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, fma(load(a + j), p, load(b + j) * q));
+      }
+    }
   }
-  const float most = into.m[q] > from.m[q] ? into.m[q] : from.m[q];
-  float delta[kLanes] = {into.m[q] - most, from.m[q] - most};
-  store(delta, exp(load(delta)));
-  into.m[q] = most;
-  into.l[q] = into.l[q] * delta[0] + from.l[q] * delta[1];
-  const Lanes x = splat(delta[0]), y = splat(delta[1]);
-  for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, fma(load(a + j), x, load(b + j) * y));
 }
 
 TM_INLINE Lanes mask_lanes(uint64_t visible, int v, Lanes x) {

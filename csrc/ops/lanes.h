@@ -217,19 +217,44 @@ inline Lanes power_of_two(Lanes n) {
 #endif
 
 // Sum and maximum of all lanes by the tree (i, i+8), (i, i+4), (i, i+2), (0, 1).
+#if defined(__AVX2__)
+inline __m256 halves_sum(Lanes a) {
+#if defined(__AVX512F__)
+  return _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+#else
+  return _mm256_add_ps(a.a, a.b);
+#endif
+}
+inline __m256 halves_max(Lanes a) {
+#if defined(__AVX512F__)
+  return _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+#else
+  return _mm256_max_ps(a.a, a.b);
+#endif
+}
 inline float sum_lanes(Lanes a) {
-  float v[kLanes];
-  store(v, a);
-  for (int half = 8; half; half /= 2)
-    for (int i = 0; i < half; ++i) v[i] += v[i + half];
-  return v[0];
+  const __m256 h = halves_sum(a);
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
 inline float max_lanes(Lanes a) {
-  float v[kLanes];
-  store(v, a);
-  for (int half = 8; half; half /= 2)
-    for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
-  return v[0];
+  const __m256 h = halves_max(a);
+  __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
+#else
+inline float sum_lanes(Lanes a) {
+  for (int half = 8; half; half /= 2)
+    for (int i = 0; i < half; ++i) a.v[i] += a.v[i + half];
+  return a.v[0];
+}
+inline float max_lanes(Lanes a) {
+  for (int half = 8; half; half /= 2)
+    for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+  return a.v[0];
+}
+#endif
 
 }  // namespace mill::TM_ISA

@@ -1,6 +1,7 @@
 // rms_norm, layer_norm, softmax, sum, sinkhorn, hadamard: reductions in one fixed order, whatever the number of rows.
 #include <cmath>
 
+#include "ops/codes.h"
 #include "ops/kernels.h"
 #include "ops/loops.h"
 #include "ops/vmath.h"
@@ -58,15 +59,25 @@ void columns(const Call& c, Pool& pool, int axis, double ns, const F& f) {
 
 }  // namespace
 
-// in: x, w? (broadcast to x). i: 1 if over the sum; f: eps.
+// in: x, w? (broadcast to x), y? (x + y is normed). i: 1 if over the sum; f: eps.
+// out: the norm?, its codes?, scales?, sums?, x + y?. What nobody reads is not stored.
 void rms_norm(const Call& c, Pool& pool) {
-  const Tensor &x = c.in[0], &w = c.in[1], &y = c.out[0];
+  const Tensor &x = c.in[0], &w = c.in[1], &more = c.in[2], &y = c.out[0], &total = c.out[4];
   const int64_t n = x.n[3];
+  const bool codes = static_cast<bool>(c.out[1]);
   const float count = c.i[0] ? 1.0f : static_cast<float>(n), eps = c.f[0];
-  split(pool, x.rows(), 0.15 * static_cast<double>(n) + 5, [&](int64_t begin, int64_t end, int) {
+  split(pool, x.rows(), 0.3 * static_cast<double>(n) + 5, [&](int64_t begin, int64_t end, int thread) {
+    float* row = reinterpret_cast<float*>(pool.scratch(thread));
     for (int64_t r = begin; r < end; ++r) {
       const float* p = x.f32() + x.row_offset(r);
-      float* q = y.f32() + y.row_offset(r);
+      float* q = y ? y.f32() + y.row_offset(r) : row;
+      if (more) {
+        const float* other = more.f32() + more.row_offset(r);
+        float* to = total ? total.f32() + total.row_offset(r) : row;
+        for (int64_t j = 0; j < n; j += kLanes)
+          store_row(to + j, load_row(p, j, 1, n - j) + load_row(other, j, 1, n - j), n - j);
+        p = to;
+      }
       const float squares = reduce(p, n, [](Lanes v, Lanes acc) { return fma(v, v, acc); });
       const Lanes scale = splat(1.0f / std::sqrt(squares / count + eps));
       const float* g = w ? w.f32() + w.row_offset(r) : nullptr;
@@ -74,6 +85,7 @@ void rms_norm(const Call& c, Pool& pool) {
         const Lanes v = load_row(p, j, 1, n - j) * scale;
         store_row(q + j, g ? v * load_row(g, j, w.s[3], n - j) : v, n - j);
       }
+      if (codes) quantise_piece(c.out + 1, r, 0, n, q);
     }
   });
 }

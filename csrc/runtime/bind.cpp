@@ -52,8 +52,9 @@ void bind_runtime(nb::module_& m) {
       .def(nb::init<int>(), nb::arg("threads"))
       .def_prop_ro("threads", &Pool::threads);
   nb::class_<Executable>(m, "Executable", "A compiled program.")
-      .def(nb::init<std::shared_ptr<Pool>, int64_t, Ints, int64_t>(), nb::arg("pool"), nb::arg("arena_bytes"),
-           nb::arg("most"), nb::arg("page_tokens"))
+      .def("__init__", [](Executable* e, std::shared_ptr<Pool> pool, int64_t arena, Ints most, int64_t page_tokens) {
+        new (e) Executable(std::move(pool), reinterpret_cast<std::byte*>(arena), std::move(most), page_tokens);
+      }, nb::arg("pool"), nb::arg("arena"), nb::arg("most"), nb::arg("page_tokens"))
       .def("add_matrix", [](Executable& e, int type, int64_t rows, int64_t columns, int64_t data) {
         return e.add_matrix({static_cast<linear::Type>(type), rows, columns, reinterpret_cast<const uint8_t*>(data)});
       })
@@ -75,7 +76,6 @@ void bind_runtime(nb::module_& m) {
       .def("reserve_scratch", &Executable::reserve_scratch)
       .def("run", &run, nb::arg("sizes"), nb::arg("fixed"), nb::arg("tables"), nb::arg("columns"), nb::arg("inputs"))
       .def("cancel", &Executable::cancel)
-      .def("arena_address", [](Executable& e) { return reinterpret_cast<int64_t>(e.arena()); })
       .def("profile", &Executable::profile)
       .def("take_times", &Executable::take_times)
       .def("names", &Executable::names);

@@ -37,8 +37,8 @@ struct StepArrays {
 
 class Executable {
  public:
-  // `symbols`: their names' order is Python's; index 1 is T and 2 is S.
-  Executable(std::shared_ptr<Pool> pool, int64_t arena_bytes, std::vector<int64_t> most, int64_t page_tokens);
+  // `most`: the largest size of each symbol; 0 is the number one, 1 is T and 2 is S. The caller keeps the arena.
+  Executable(std::shared_ptr<Pool> pool, std::byte* arena, std::vector<int64_t> most, int64_t page_tokens);
 
   int64_t add_matrix(linear::Matrix m);
   int64_t add_experts(Experts e);
@@ -52,11 +52,9 @@ class Executable {
   bool run(StepArrays step);
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
-  std::byte* arena() { return arena_.get(); }
-  int64_t arena_bytes() const { return arena_bytes_; }
   void reserve_scratch(size_t bytes) { scratch_ = bytes > scratch_ ? bytes : scratch_; }
 
-  // Nanoseconds spent in each record since the last call; empty unless `profile` was set.
+  // Nanoseconds spent in each record since the last call, while `profile` was set; of CPU time if there is one thread.
   std::vector<int64_t> take_times();
   void profile(bool on) { profile_ = on; }
   std::vector<std::string> names() const;
@@ -78,13 +76,8 @@ class Executable {
   void check(const StepArrays& step) const;
   void resolve(const StepArrays& step, bool sizes_changed);
 
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-
   std::shared_ptr<Pool> pool_;
-  int64_t arena_bytes_;
-  std::unique_ptr<std::byte, Free> arena_;
+  std::byte* arena_;
   std::vector<int64_t> most_;
   int64_t page_tokens_;
   std::vector<int64_t> sizes_;

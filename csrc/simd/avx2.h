@@ -57,6 +57,9 @@ TM_INLINE Ints load_ints(const void* p) { TM_BOTH(Ints, _mm256_loadu_si256(stati
 TM_INLINE Ints load_u8_ints(const void* p) {
   TM_BOTH(Ints, _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(static_cast<const char*>(p) + 8 * i))));
 }
+TM_INLINE Ints load_u16_ints(const void* p) {
+  TM_BOTH(Ints, _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
+}
 TM_INLINE Ints load_s8_ints(const void* p) {
   TM_BOTH(Ints, _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(static_cast<const char*>(p) + 8 * i))));
 }
@@ -96,6 +99,8 @@ TM_INLINE void store(void* p, Bytes a) {
   _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, a.v[1]);
 }
 TM_INLINE Bytes broadcast_byte(int x) { TM_BOTH(Bytes, _mm256_set1_epi8(static_cast<char>(x))); }
+TM_INLINE Bytes as_bytes(Ints a) { TM_BOTH(Bytes, a.v[i]); }
+TM_INLINE Bytes add(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_add_epi8(a.v[i], b.v[i])); }
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_and_si256(a.v[i], b.v[i])); }
 TM_INLINE Bytes bit_or(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_or_si256(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { TM_BOTH(Bytes, _mm256_slli_epi16(a.v[i], n)); }
@@ -107,6 +112,23 @@ TM_INLINE Bytes table16(const void* p) {
   TM_BOTH(Bytes, _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], index.v[i])); }
+// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
+  TM_BOTH(Bytes, _mm256_i32gather_epi32(reinterpret_cast<const int*>(base), offset.v[i], 1));
+}
+TM_INLINE Bytes negate(Bytes a, const void* bits) {
+  const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
+  Bytes r;
+  for (int i = 0; i < 2; ++i) {
+    int32_t half;
+    std::memcpy(&half, static_cast<const char*>(bits) + 4 * i, 4);
+    const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(half), byte_of), bit_of);
+    const __m256i mask = _mm256_cmpeq_epi8(spread, bit_of);
+    r.v[i] = _mm256_sub_epi8(_mm256_xor_si256(a.v[i], mask), mask);
+  }
+  return r;
+}
 
 // maddubs saturates at 16 bits: exact for codes up to 127 (2 x 127 x 127 < 2^15). Wide codes become
 // signed (code - 128) and go through |w| x sign(w) a, exact too since |w| <= 128 and |a| <= 127.

@@ -44,6 +44,9 @@ TM_INLINE Ints load_ints(const void* p) { return {_mm512_loadu_si512(p)}; }
 TM_INLINE Ints load_u8_ints(const void* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
 }
+TM_INLINE Ints load_u16_ints(const void* p) {
+  return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
 TM_INLINE Ints load_s8_ints(const void* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
 }
@@ -66,6 +69,8 @@ TM_INLINE void store_s8(int8_t* p, Ints a) {
 TM_INLINE Bytes load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }
 TM_INLINE void store(void* p, Bytes a) { _mm512_storeu_si512(p, a.v); }
 TM_INLINE Bytes broadcast_byte(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+TM_INLINE Bytes as_bytes(Ints a) { return {a.v}; }
+TM_INLINE Bytes add(Bytes a, Bytes b) { return {_mm512_add_epi8(a.v, b.v)}; }
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { return {_mm512_and_si512(a.v, b.v)}; }
 TM_INLINE Bytes bit_or(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { return {_mm512_slli_epi16(a.v, n)}; }   // of 16 bits: mask after
@@ -76,6 +81,13 @@ TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
 }
 TM_INLINE Bytes table16(const void* p) { return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))}; }
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
+// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+TM_INLINE Bytes gather(const int8_t* base, Ints offset) { return {_mm512_i32gather_epi32(offset.v, base, 1)}; }
+TM_INLINE Bytes negate(Bytes a, const void* bits) {
+  uint64_t mask;
+  std::memcpy(&mask, bits, 8);
+  return {_mm512_mask_sub_epi8(a.v, mask, _mm512_setzero_si512(), a.v)};
+}
 
 // acc + sum over 4 of codes x activations, one int32 for each row. `kWide`: codes above 127 occur.
 template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {

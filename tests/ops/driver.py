@@ -73,7 +73,7 @@ class Driver:
         for f in feeds:
             t = f.track
             for i in range(len(f.tokens)):
-                t.logits[t.past + i] = out["logits"][row]
+                t.logits[t.past + i] = out["logits"][row].copy()  # an output lives until the next run
                 row += 1
             sure = len(f.tokens) if f.sure is None else f.sure
             t.base = t.past + sure

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops import models
+from ops import sketches
 from ops.ranks import Ranks
 from ops.tiny import Model
 from tensormill.backends.reference import compile
@@ -246,6 +246,25 @@ def test_what_does_not_pass_is_refused(case: str) -> None:
     assert rule(op, given) is None
 
 
+def test_query_heads_need_their_own_keys() -> None:
+    """A rank that had all KV heads would number its query heads' keys from 0; so would one with another strip of keys."""
+    g = Tracer("case", {})
+    kv(g, make(g))
+    given: list[State | None] = [split(1), split(0), None, split(0), None, None]
+    assert rule(g.ops[-1], given) == (split(1),)
+    for wrong in (FULL, split(1)):
+        given[3] = wrong
+        assert rule(g.ops[-1], given) is None
+    write = g.ops[-2]
+    assert rule(write, [split(0), split(1), split(1)]) == ()
+    assert (
+        rule(write, [FULL, split(1), split(1)])
+        is rule(write, [split(0), FULL, FULL])
+        is rule(write, [FULL, PART, PART])
+        is None
+    )
+
+
 def test_every_kind_has_a_rule_or_works_on_full_values() -> None:
     full_only = {"angles", "route", "sinkhorn", "indexer", "top_k"}
     assert set(SPECS) - set(RULES) == full_only
@@ -303,13 +322,13 @@ def experts(up: int, down: int) -> Callable[[Value], State]:
 
 
 PROGRAMS: dict[str, tuple[Callable[[], Model], Callable[[Value], State]]] = {
-    "llama": (models.llama, dense),
-    "qwen35": (models.qwen35, recurrent),
-    "experts inside": (models.mamba, experts(1, 2)),
-    "experts by rank": (models.mamba, experts(0, 0)),
-    "muse by experts": (models.muse, experts(0, 0)),
-    "muse by output rows": (models.muse, experts(1, 1)),
-    "muse by inner columns": (models.muse, experts(1, 2)),
+    "llama": (sketches.llama, dense),
+    "qwen35": (sketches.qwen35, recurrent),
+    "experts inside": (sketches.mamba, experts(1, 2)),
+    "experts by rank": (sketches.mamba, experts(0, 0)),
+    "muse by experts": (sketches.muse, experts(0, 0)),
+    "muse by output rows": (sketches.muse, experts(1, 1)),
+    "muse by inner columns": (sketches.muse, experts(1, 2)),
 }
 
 

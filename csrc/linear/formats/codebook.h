@@ -1,169 +1,272 @@
-// Codebook types: IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S. The rows' own bytes, one row after the other:
-// looking up 16 rows is scalar work on any set, so nothing is gained by interleaving.
+// Codebook types: IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S. 256 inputs, d [16] f16 in front (32 B a block).
+// For each 32 inputs ("group" below) a code names 8 inputs (IQ1, IQ2) or 4 (IQ3) of a codebook, looked up by gather:
+// four bytes of 16 rows at once are a line.
 //
-//   256 inputs, front: f16 d [16] 32 B | 16 x the file's block without its d (IQ1_M: whole, its d lies scattered) |
+//   indexes  [8 groups][4 or 8 codes][16 rows] low bytes      signs  [8 groups][8 lines] 64 bits, bit 4 r + b: negative
+//   IQ2_XXS  | scales S | 8 x (indexes 64 B, signs 64 B) |                                             1088 B
+//   IQ2_XS   | scale bytes [8 groups][16] | high bits H1 64 B | 8 x (64 B, signs 64 B) |               1216 B
+//   IQ2_S    | scale bytes [8][16] | high bits [8][16] bytes, 2 a code | 8 x (64 B, signs 64 B) |      1280 B
+//   IQ3_XXS  | scales S | 8 x (indexes 128 B, signs 64 B) |                                            1600 B
+//   IQ3_S    | scales S | high bits [8][16] bytes, 1 a code | 8 x (128 B, signs 64 B) |                1728 B
+//   IQ1_S    | words [8 groups][16]: 4 x 3 high bits, 3 bits of scale, sign of delta | 8 x 64 B |       768 B
+//   IQ1_M    | scale words [4][16]: 4 x 3 bits | words [8][16]: 4 x (3 high bits, sign of delta) | 8 x 64 B | 896 B
 //
-// A type gives, for 32 inputs of a row, codes (8 bytes at a time, offset added) and the odd scale of each group.
+//   S: [4][16] bytes, low nibble the scale of group 2 k, high 2 k + 1. H1: [4][16] bytes, bit c group 2 k, 4 + c 2 k + 1.
+//   The files keep 7 signs of 8 in some types (the eighth makes their number even); here all 8 are kept: + 1/8 bit.
+//   IQ1's values -1, 0, 1 have a delta of +-1/8, so codes are 8 v +- 1 (its codebook is handed over times 8).
 #pragma once
-#include "linear/format.h"
+#include "linear/formats/lines.h"
 
 namespace mill::TM_ISA::linear {
 
-inline constexpr uint64_t kOnes = 0x0101010101010101u;
-
-TM_INLINE uint64_t load_u64(const void* p) {
-  uint64_t v;
-  std::memcpy(&v, p, 8);
-  return v;
-}
 TM_INLINE unsigned load_u16(const uint8_t* p) { return p[0] | p[1] << 8; }
 TM_INLINE uint32_t load_u32(const uint8_t* p) { return static_cast<uint32_t>(load_i32(p)); }
-
-// Bit i of `signs` to all bits of byte i.
-TM_INLINE uint64_t spread(unsigned signs) {
-  const uint64_t bit = (signs * kOnes) & 0x8040201008040201u;  // bit i of byte i
-  const uint64_t one = ((bit + 0x7f7f7f7f7f7f7f7fu) | bit) >> 7 & kOnes;
-  return (one << 8) - one;
-}
-TM_INLINE unsigned eight_signs(unsigned seven) {  // the eighth makes their number even
+TM_INLINE unsigned eight_signs(unsigned seven) {
   return seven | static_cast<unsigned>(__builtin_parity(seven)) << 7;
 }
-// Eight values 1 .. 62 with signs, + 64: a negative one is 11xxxxxx, a positive one 00xxxxxx.
-TM_INLINE uint64_t signed_codes(uint64_t values, unsigned signs) {
-  const uint64_t mask = spread(signs);
-  return (((values ^ mask) + (mask & kOnes)) ^ 0x40 * kOnes) & 0x7f * kOnes;
-}
-TM_INLINE uint64_t entry8(const int8_t* book, unsigned i) { return load_u64(book + 8 * i); }
-TM_INLINE uint64_t entry4(const int8_t* book, unsigned i, unsigned next) {
-  return static_cast<uint32_t>(load_i32(book + 4 * i)) | static_cast<uint64_t>(static_cast<uint32_t>(load_i32(book + 4 * next))) << 32;
+
+inline void put_signs(unsigned eight, int c, int row, uint8_t* at) {  // of inputs 8 c .. 8 c + 7: lines 2 c and 2 c + 1
+  for (int h = 0; h < 2; ++h) {
+    uint8_t& byte = at[8 * (2 * c + h) + row / 2];
+    byte = static_cast<uint8_t>(byte | (eight >> (4 * h) & 15) << (row % 2 * 4));
+  }
 }
 
-// `Row` reads one row: odd(row, g) is the scale of a group in units of d * kUnit, eight(book, row, i) the codes of
-// inputs 8 i .. 8 i + 7 with their offset, half(block) the f16 d of a block in the file.
-struct LeadingHalf {
-  static constexpr int kSkip = 2;  // bytes in front of a row's bytes here
-  static unsigned half(const uint8_t* block) { return load_u16(block); }
-};
-template <class Row> struct Codebook : Row {
-  static constexpr int kInputs = 256, kFileInputs = 256, kFront = 32;
-  static constexpr int kRow = Row::kFileBytes - Row::kSkip, kBytes = 16 * kRow;
+TM_INLINE Floats odd_scale(Ints four_bits, Floats d) {  // (2 s + 1) d: d has the type's unit in it
+  return mul(to_floats(add(add(four_bits, four_bits), broadcast(1))), d);
+}
+
+template <int file_bytes, int group> struct CodebookBlock {
+  static constexpr int kInputs = 256, kFront = 32, kGroup = group, kFileInputs = 256, kFileBytes = file_bytes;
   static constexpr bool kMins = false, kWide = false;
+  static TM_INLINE Floats unit(const uint8_t* front, float unit) { return mul(load_f16(front), broadcast(unit)); }
+  static TM_INLINE void nibble_pair(const uint8_t* at, Floats d, float* out) {  // 16 bytes: two scales of 16 rows
+    const Ints both = load_u8_ints(at);
+    store(out, odd_scale(bit_and(both, broadcast(15)), d));
+    store(out + 16, odd_scale(shift_right<4>(both), d));
+  }
+};
 
-  static void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    alignas(64) float d[16];
-    store(d, load_f16(front));
-    for (int g = 0; g < 256 / Row::kGroup; ++g)
-      for (int r = 0; r < 16; ++r)
-        scale[16 * g + r] = d[r] * (static_cast<float>(Row::odd(block + kRow * r, g)) * Row::kUnit);
-  }
-  template <class Use> static void lines(const uint8_t* block, int j, Use use) {
-    alignas(64) uint8_t line[8 * 64];
+// Values with signs, + 64: `width` inputs a code, `high(j)` the codes' high bits of a group as Ints (code c at bits
+// kHighBits * c), `kAt` where the groups begin.
+template <class Row> struct SignedCodebook : Row {
+  static constexpr int kOffset = 64, kCodes = 32 / Row::kWidth, kStep = 16 * kCodes + 64;
+  static constexpr int kBytes = Row::kAt + 8 * kStep;
+
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    const uint8_t *at = block + Row::kAt + j * kStep, *signs = at + 16 * kCodes;
     const int8_t* book = codebooks[static_cast<int>(Row::kType)];
-    for (int r = 0; r < 16; ++r)
-      for (int i = 0; i < 4; ++i) {
-        const uint64_t eight = Row::eight(book, block + kRow * r, 4 * j + i);
-        const uint32_t low = static_cast<uint32_t>(eight), high = static_cast<uint32_t>(eight >> 32);
-        std::memcpy(line + 128 * i + 4 * r, &low, 4);
-        std::memcpy(line + 128 * i + 64 + 4 * r, &high, 4);
-      }
-    for (int t = 0; t < 8; ++t) use(t, load_bytes(line + 64 * t));
+    const Ints high = Row::high(block, j);
+    unroll<8>([&](auto t) TM_LAMBDA {
+      constexpr int c = t * kCodes / 8, mask = (1 << Row::kHighBits) - 1;
+      Ints index = load_u8_ints(at + 16 * c);
+      if constexpr (mask != 0)
+        index = add(index, shift_left<8>(bit_and(shift_right<c * Row::kHighBits>(high), broadcast(mask))));
+      const Bytes values = gather(book + (Row::kWidth == 8 ? 4 * (t % 2) : 0), Row::kWidth == 8 ? shift_left<3>(index) : shift_left<2>(index));
+      use(t, add(negate(values, signs + 8 * t), broadcast_byte(64)));
+    });
   }
+};
+
+struct IQ2_XXS_Row : CodebookBlock<66, 32> {  // file: 8 x (4 indexes, word of 4 x 7 signs and 4 bits of scale)
+  static constexpr Type kType = Type::IQ2_XXS;
+  static constexpr int kWidth = 8, kHighBits = 0, kAt = 64;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    const Floats d = unit(front, 0.125f);
+    for (int k = 0; k < 4; ++k) nibble_pair(block + 16 * k, d, scale + 32 * k);
+  }
+  static TM_INLINE Ints high(const uint8_t*, int) { return broadcast(0); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      const auto d = static_cast<uint16_t>(Row::half(rows[r]));
-      std::memcpy(front + 2 * r, &d, 2);
-      std::memcpy(out + kRow * r, rows[r] + Row::kSkip, kRow);
+      put_half(rows[r], r, front);
+      for (int j = 0; j < 8; ++j) {
+        const uint8_t* in = rows[r] + 2 + 8 * j;
+        const uint32_t word = load_u32(in + 4);
+        uint8_t *scale = out + 16 * (j / 2) + r, *at = out + kAt + 128 * j;
+        *scale = static_cast<uint8_t>(*scale | word >> 28 << (j % 2 * 4));
+        for (int c = 0; c < 4; ++c) {
+          at[16 * c + r] = in[c];
+          put_signs(eight_signs(word >> (7 * c) & 127), c, r, at + 64);
+        }
+      }
     }
   }
 };
 
-struct IQ2_XXS_Row : LeadingHalf {  // 8 x (4 indexes, word of 4 x 7 signs and 4 bits of scale)
-  static constexpr Type kType = Type::IQ2_XXS;
-  static constexpr int kFileBytes = 66, kGroup = 32, kOffset = 64;
-  static constexpr float kUnit = 0.125f;
-  static TM_INLINE unsigned odd(const uint8_t* row, int g) { return 2 * (row[8 * g + 7] >> 4) + 1; }
-  static TM_INLINE uint64_t eight(const int8_t* book, const uint8_t* row, int i) {
-    const uint8_t* at = row + 8 * (i / 4);
-    return signed_codes(entry8(book, at[i % 4]), eight_signs(load_u32(at + 4) >> (7 * (i % 4)) & 127));
+struct ScalePairs {  // [8 groups][16] bytes: low nibble inputs 0..15, high 16..31
+  template <class Row> static TM_INLINE void fill(Floats d, const uint8_t* block, float* scale) {
+    for (int j = 0; j < 8; ++j) Row::nibble_pair(block + 16 * j, d, scale + 32 * j);
   }
 };
 
-struct IQ2_XS_Row : LeadingHalf {  // 32 x (9 bits of index, 7 of signs), 8 bytes of scales
+struct IQ2_XS_Row : CodebookBlock<74, 16> {  // file: 32 x (9 bits of index, 7 of signs), 8 bytes of scales
   static constexpr Type kType = Type::IQ2_XS;
-  static constexpr int kFileBytes = 74, kGroup = 16, kOffset = 64;
-  static constexpr float kUnit = 0.125f;
-  static TM_INLINE unsigned odd(const uint8_t* row, int g) { return 2 * (row[64 + g / 2] >> (g % 2 * 4) & 15u) + 1; }
-  static TM_INLINE uint64_t eight(const int8_t* book, const uint8_t* row, int i) {
-    const unsigned word = load_u16(row + 2 * i);
-    return signed_codes(entry8(book, word & 511), eight_signs(word >> 9));
+  static constexpr int kWidth = 8, kHighBits = 1, kAt = 192;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    ScalePairs::fill<IQ2_XS_Row>(unit(front, 0.125f), block, scale);
+  }
+  static TM_INLINE Ints high(const uint8_t* block, int j) {
+    const Ints both = load_u8_ints(block + 128 + 16 * (j / 2));
+    return j % 2 == 0 ? both : shift_right<4>(both);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      put_half(rows[r], r, front);
+      for (int j = 0; j < 8; ++j) {
+        uint8_t *bits = out + 128 + 16 * (j / 2) + r, *at = out + kAt + 128 * j;
+        out[16 * j + r] = rows[r][66 + j];
+        for (int c = 0; c < 4; ++c) {
+          const unsigned word = load_u16(rows[r] + 2 + 2 * (4 * j + c));
+          at[16 * c + r] = static_cast<uint8_t>(word);
+          *bits = static_cast<uint8_t>(*bits | (word >> 8 & 1) << (j % 2 * 4 + c));
+          put_signs(eight_signs(word >> 9), c, r, at + 64);
+        }
+      }
+    }
   }
 };
 
-struct IQ2_S_Row : LeadingHalf {  // 32 low bytes of indexes, 32 of signs, 8 of high bits, 8 of scales
+struct IQ2_S_Row : CodebookBlock<82, 16> {  // file: 32 low bytes of indexes, 32 of signs, 8 of high bits, 8 of scales
   static constexpr Type kType = Type::IQ2_S;
-  static constexpr int kFileBytes = 82, kGroup = 16, kOffset = 64;
-  static constexpr float kUnit = 0.125f;
-  static TM_INLINE unsigned odd(const uint8_t* row, int g) { return 2 * (row[72 + g / 2] >> (g % 2 * 4) & 15u) + 1; }
-  static TM_INLINE uint64_t eight(const int8_t* book, const uint8_t* row, int i) {
-    const unsigned high = row[64 + i / 4] >> (i % 4 * 2) & 3u;
-    return signed_codes(entry8(book, row[i] | high << 8), row[32 + i]);
+  static constexpr int kWidth = 8, kHighBits = 2, kAt = 256;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    ScalePairs::fill<IQ2_S_Row>(unit(front, 0.125f), block, scale);
+  }
+  static TM_INLINE Ints high(const uint8_t* block, int j) { return load_u8_ints(block + 128 + 16 * j); }
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t* in = rows[r] + 2;
+      put_half(rows[r], r, front);
+      for (int j = 0; j < 8; ++j) {
+        uint8_t* at = out + kAt + 128 * j;
+        out[16 * j + r] = in[72 + j];
+        out[128 + 16 * j + r] = in[64 + j];
+        for (int c = 0; c < 4; ++c) {
+          at[16 * c + r] = in[4 * j + c];
+          put_signs(in[32 + 4 * j + c], c, r, at + 64);
+        }
+      }
+    }
   }
 };
 
-struct IQ3_XXS_Row : LeadingHalf {  // 64 indexes, 8 words of 4 x 7 signs and 4 bits of scale
+struct IQ3_XXS_Row : CodebookBlock<98, 32> {  // file: 64 indexes, 8 words of 4 x 7 signs and 4 bits of scale
   static constexpr Type kType = Type::IQ3_XXS;
-  static constexpr int kFileBytes = 98, kGroup = 32, kOffset = 64;
-  static constexpr float kUnit = 0.25f;
-  static TM_INLINE unsigned odd(const uint8_t* row, int g) { return 2 * (row[64 + 4 * g + 3] >> 4) + 1; }
-  static TM_INLINE uint64_t eight(const int8_t* book, const uint8_t* row, int i) {
-    const uint32_t word = load_u32(row + 64 + i / 4 * 4);
-    return signed_codes(entry4(book, row[2 * i], row[2 * i + 1]), eight_signs(word >> (7 * (i % 4)) & 127));
+  static constexpr int kWidth = 4, kHighBits = 0, kAt = 64;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    const Floats d = unit(front, 0.25f);
+    for (int k = 0; k < 4; ++k) nibble_pair(block + 16 * k, d, scale + 32 * k);
+  }
+  static TM_INLINE Ints high(const uint8_t*, int) { return broadcast(0); }
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      put_half(rows[r], r, front);
+      for (int j = 0; j < 8; ++j) {
+        const uint32_t word = load_u32(rows[r] + 66 + 4 * j);
+        uint8_t *scale = out + 16 * (j / 2) + r, *at = out + kAt + 192 * j;
+        *scale = static_cast<uint8_t>(*scale | word >> 28 << (j % 2 * 4));
+        for (int c = 0; c < 8; ++c) at[16 * c + r] = rows[r][2 + 8 * j + c];
+        for (int c = 0; c < 4; ++c) put_signs(eight_signs(word >> (7 * c) & 127), c, r, at + 128);
+      }
+    }
   }
 };
 
-struct IQ3_S_Row : LeadingHalf {  // 64 low bytes of indexes, 8 of high bits, 32 of signs, 4 of scales
+struct IQ3_S_Row : CodebookBlock<110, 32> {  // file: 64 low bytes of indexes, 8 of high bits, 32 of signs, 4 of scales
   static constexpr Type kType = Type::IQ3_S;
-  static constexpr int kFileBytes = 110, kGroup = 32, kOffset = 64;
-  static constexpr float kUnit = 1.0f;
-  static TM_INLINE unsigned odd(const uint8_t* row, int g) { return 2 * (row[104 + g / 2] >> (g % 2 * 4) & 15u) + 1; }
-  static TM_INLINE uint64_t eight(const int8_t* book, const uint8_t* row, int i) {
-    const unsigned high = row[64 + i / 4] >> (i % 4 * 2);
-    return signed_codes(entry4(book, row[2 * i] | (high & 1) << 8, row[2 * i + 1] | (high & 2) << 7), row[72 + i]);
+  static constexpr int kWidth = 4, kHighBits = 1, kAt = 192;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    const Floats d = unit(front, 1.0f);
+    for (int k = 0; k < 4; ++k) nibble_pair(block + 16 * k, d, scale + 32 * k);
+  }
+  static TM_INLINE Ints high(const uint8_t* block, int j) { return load_u8_ints(block + 64 + 16 * j); }
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t* in = rows[r] + 2;
+      put_half(rows[r], r, front);
+      for (int k = 0; k < 4; ++k) out[16 * k + r] = in[104 + k];
+      for (int j = 0; j < 8; ++j) {
+        uint8_t* at = out + kAt + 192 * j;
+        out[64 + 16 * j + r] = in[64 + j];
+        for (int c = 0; c < 8; ++c) at[16 * c + r] = in[8 * j + c];
+        for (int c = 0; c < 4; ++c) put_signs(in[72 + 4 * j + c], c, r, at + 128);
+      }
+    }
   }
 };
 
-// IQ1: values -1, 0, 1 and a delta of 1/8, so the codes are 8 v + 1 or 8 v - 1 and the scale is d * odd / 8.
-TM_INLINE uint64_t ternary_codes(const int8_t* book, unsigned i, bool negative) {
-  const uint64_t third = (entry8(book, i) & 0x7f * kOnes) + kOnes;  // v + 1 in bits 0-1: -1 is 0x7f, + 1 = 0x80
-  return ((third & 3 * kOnes) << 3) + (negative ? 0 : 2) * kOnes;   // 8 v + 8 +- 1, + 1: offset 9
+// ---- IQ1 ----
+
+// Codes 8 v + 1 or 8 v - 1, + 9, for 16 rows: `negative` has ones in the rows whose delta is negative, else 0.
+TM_INLINE Bytes delta_bytes(Ints negative) {
+  return as_bytes(sub(broadcast(0x0A0A0A0A), bit_and(negative, broadcast(0x02020202))));
 }
 
-struct IQ1_S_Row : LeadingHalf {  // 32 low bytes of indexes, 8 words: 4 x 3 high bits, 3 bits of scale, sign of delta
-  static constexpr Type kType = Type::IQ1_S;
-  static constexpr int kFileBytes = 50, kGroup = 32, kOffset = 9;
-  static constexpr float kUnit = 0.125f;
-  static TM_INLINE unsigned odd(const uint8_t* row, int g) { return 2 * (row[33 + 2 * g] >> 4 & 7u) + 1; }
-  static TM_INLINE uint64_t eight(const int8_t* book, const uint8_t* row, int i) {
-    const unsigned word = load_u16(row + 32 + i / 4 * 2);
-    return ternary_codes(book, row[i] | (word >> (3 * (i % 4)) & 7) << 8, word >> 15);
+template <class Use> TM_INLINE void ternary_lines(const uint8_t* indexes, const Ints* high, const Bytes* delta, Use use) {
+  const int8_t* book = codebooks[static_cast<int>(Type::IQ1_S)];
+  unroll<8>([&](auto t) TM_LAMBDA {
+    constexpr int c = t / 2;
+    const Ints index = add(load_u8_ints(indexes + 16 * c), shift_left<8>(bit_and(high[c], broadcast(7))));
+    use(t, add(gather(book + 4 * (t % 2), shift_left<3>(index)), delta[c]));
+  });
+}
+
+struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 words
+  static constexpr int kOffset = 9, kBytes = 768;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    const Floats d = unit(front, 0.125f);
+    for (int j = 0; j < 8; ++j)
+      store(scale + 16 * j, odd_scale(bit_and(shift_right<12>(load_u16_ints(block + 32 * j)), broadcast(7)), d));
+  }
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    const Ints word = load_u16_ints(block + 32 * j);
+    const Bytes delta = delta_bytes(sub(broadcast(0), shift_right<15>(word)));
+    const Ints high[4] = {word, shift_right<3>(word), shift_right<6>(word), shift_right<9>(word)};
+    const Bytes deltas[4] = {delta, delta, delta, delta};
+    ternary_lines(block + 256 + 64 * j, high, deltas, use);
+  }
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      put_half(rows[r], r, front);
+      for (int j = 0; j < 8; ++j) std::memcpy(out + 32 * j + 2 * r, rows[r] + 34 + 2 * j, 2);
+      for (int i = 0; i < 32; ++i) out[256 + 16 * i + r] = rows[r][2 + i];
+    }
   }
 };
 
-struct IQ1_M_Row {  // 32 low bytes of indexes, 16 bytes of 2 x (3 high bits, sign of delta), 4 words of 4 x 3 bits of scale
-  static constexpr Type kType = Type::IQ1_S;  // the same codebook
-  static constexpr int kFileBytes = 56, kGroup = 16, kOffset = 9, kSkip = 0;
-  static constexpr float kUnit = 0.125f;
-  static unsigned half(const uint8_t* block) {  // the top nibbles of the four scale words
-    unsigned d = 0;
-    for (int i = 0; i < 4; ++i) d |= static_cast<unsigned>(block[49 + 2 * i] >> 4) << (4 * i);
-    return d;
+struct IQ1_M : CodebookBlock<56, 16> {  // file: 32 low bytes, 16 bytes of 2 x 4 bits, 4 scale words with d's nibbles on top
+  static constexpr int kOffset = 9, kBytes = 896;
+  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+    const Floats d = unit(front, 0.125f);
+    for (int k = 0; k < 4; ++k) {
+      const Ints word = load_u16_ints(block + 32 * k);
+      unroll<4>([&](auto i) TM_LAMBDA {
+        store(scale + 16 * (4 * k + i), odd_scale(bit_and(shift_right<3 * i>(word), broadcast(7)), d));
+      });
+    }
   }
-  static TM_INLINE unsigned odd(const uint8_t* row, int g) {
-    return 2 * (load_u16(row + 48 + g / 4 * 2) >> (3 * (g % 4)) & 7) + 1;
+  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    const Ints word = load_u16_ints(block + 128 + 32 * j);
+    Ints high[4];
+    Bytes deltas[4];
+    unroll<4>([&](auto c) TM_LAMBDA {
+      high[c] = shift_right<4 * c>(word);
+      deltas[c] = delta_bytes(sub(broadcast(0), bit_and(shift_right<4 * c + 3>(word), broadcast(1))));
+    });
+    ternary_lines(block + 384 + 64 * j, high, deltas, use);
   }
-  static TM_INLINE uint64_t eight(const int8_t* book, const uint8_t* row, int i) {
-    const unsigned high = row[32 + i / 2] >> (i % 2 * 4);
-    return ternary_codes(book, row[i] | (high & 7) << 8, high & 8);
+  static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t* in = rows[r];
+      uint16_t d = 0;
+      for (int k = 0; k < 4; ++k) {
+        std::memcpy(out + 32 * k + 2 * r, in + 48 + 2 * k, 2);
+        d = static_cast<uint16_t>(d | (in[49 + 2 * k] >> 4) << (4 * k));
+      }
+      std::memcpy(front + 2 * r, &d, 2);
+      for (int j = 0; j < 8; ++j) std::memcpy(out + 128 + 32 * j + 2 * r, in + 32 + 2 * j, 2);
+      for (int i = 0; i < 32; ++i) out[384 + 16 * i + r] = in[i];
+    }
   }
 };
 

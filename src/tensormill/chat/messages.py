@@ -1,20 +1,26 @@
 """Fits messages to a template: plain values only, and the shapes of content, arguments and roles that it understands.
 
 Templates differ in what they take: content as a string or as parts, tool arguments as an object or as JSON text, a
-system role or none. What one understands is found by rendering probes, once, and only when it matters.
+system role or none, tools or none, short ids, strictly alternating turns. What one understands is found by rendering probes,
+once, and only when it matters. What does not depend on the template is `turns.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
+from tensormill.chat.turns import Message, joined, tidied, told
 from tensormill.errors import TemplateError
 
-Message = dict[str, Any]
 _NEEDLE = "needle-7153"
+_ID = "call00001"
+_USER: Message = {"role": "user", "content": "hi"}
+_PROBES: tuple[object, object] = ({"word": _NEEDLE}, json.dumps({"word": _NEEDLE}))  # arguments as an object, as text
 
 
 def plain(value: object, depth: int = 64) -> Any:
@@ -41,7 +47,9 @@ def checked(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
             raise TemplateError(f"message {index} needs a role: {{'role': 'user', 'content': '…'}}")
         if not isinstance(message.get("content"), (str, list, type(None))):
             raise TemplateError(f"the content of message {index} must be a string or a list of parts")
-    return copies
+        if not isinstance(message.get("tool_calls"), (list, type(None))):
+            raise TemplateError(f"the tool_calls of message {index} must be a list")
+    return tidied(copies)
 
 
 class Abilities:
@@ -70,32 +78,87 @@ class Abilities:
     @cached_property
     def system(self) -> bool:
         """There is a system role; also true where even a lone user message fails, since then nothing is known."""
-        user = {"role": "user", "content": "hi"}
-        return self._shows([{"role": "system", "content": _NEEDLE}, user]) or not self.strings
+        return self._shows([{"role": "system", "content": _NEEDLE}, _USER]) or not self.strings
+
+    @cached_property
+    def developer(self) -> bool:
+        """There is a developer role."""
+        return self._shows([{"role": "developer", "content": _NEEDLE}, _USER])
+
+    @cached_property
+    def call_content(self) -> str | None:
+        """What stands as the content of a message that only calls tools: "" or, where calls are lost with it, None."""
+        lost = not any(self._shows(self._call(a)) for a in _PROBES)
+        return None if lost and any(self._shows(self._call(a, content=None)) for a in _PROBES) else ""
+
+    @cached_property
+    def calls(self) -> bool:
+        """Tool calls are shown."""
+        return any(self._shows(self._call(a, content=self.call_content)) for a in _PROBES)
+
+    @cached_property
+    def results(self) -> bool:
+        """There is a tool role."""
+        call = self._call({} if self.object_arguments else "{}", content=self.call_content)
+        before = call if self.calls else [_USER, {"role": "assistant", "content": "look"}]
+        return self._shows([*before, {"role": "tool", "tool_call_id": _ID, "name": "look", "content": _NEEDLE}])
 
     @cached_property
     def object_arguments(self) -> bool:
         """Tool arguments may be an object; false only where JSON text works and an object does not."""
-        return self._shows(self._call({"word": _NEEDLE})) or not self._shows(self._call(json.dumps({"word": _NEEDLE})))
+        thing, text = (self._shows(self._call(a, content=self.call_content)) for a in _PROBES)
+        return thing or not text
+
+    @cached_property
+    def long_ids(self) -> bool:
+        """Ids of calls may be longer than nine characters."""
+        arguments = _PROBES[0] if self.object_arguments else _PROBES[1]
+        return self._shows(self._call(arguments, "call_0123456789", self.call_content)) or not self.calls
+
+    @cached_property
+    def repeats(self) -> bool:
+        """A role may speak twice in a row."""
+        return self._shows([_USER, {"role": "user", "content": _NEEDLE}]) or not self.strings
 
     @staticmethod
-    def _call(arguments: object) -> list[Message]:
-        call = {"id": "call00001", "type": "function", "function": {"name": "look", "arguments": arguments}}
-        return [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    def _call(arguments: object, id: str = _ID, content: str | None = "") -> list[Message]:
+        call = {"id": id, "type": "function", "function": {"name": "look", "arguments": arguments}}
+        return [_USER, {"role": "assistant", "content": content, "tool_calls": [call]}]
 
     def fit(self, messages: list[Message]) -> list[Message]:
         """The messages in a shape that the template understands (changed in place where needed)."""
+        roles = {m["role"] for m in messages}
+        if "tool" in roles or any(m.get("tool_calls") for m in messages):
+            messages = self._fit_tools(messages)
         for message in messages:
+            if message["role"] == "developer" and not self.developer:
+                message["role"] = "system"
             content = message.get("content")
             if isinstance(content, list) and not self.parts:
                 message["content"] = _joined(content)
-            elif isinstance(content, str) and not self.strings and self.parts:
-                message["content"] = [{"type": "text", "text": content}]
-            for call in message.get("tool_calls") or []:
-                self._fit_arguments(call)
         if messages and messages[0]["role"] in ("system", "developer") and not self.system:
             messages = _folded(messages)
+        if _repeated(messages) and not self.repeats:
+            messages = joined(messages)
+        for message in messages:
+            if isinstance(message.get("content"), str) and not self.strings and self.parts:
+                message["content"] = [{"type": "text", "text": message["content"]}]
         return messages
+
+    def _fit_tools(self, messages: list[Message]) -> list[Message]:
+        if not self.calls:
+            messages = [told(m) if m.get("tool_calls") else m for m in messages]
+        for message in messages:
+            calls = [c for c in message.get("tool_calls") or [] if isinstance(c, dict)]
+            if calls and not message.get("content"):
+                message["content"] = self.call_content
+            for call in calls:
+                self._fit_arguments(call)
+            if not self.long_ids:
+                for holder, key in [*((c, "id") for c in calls), (message, "tool_call_id")]:
+                    if isinstance(holder.get(key), str):
+                        holder[key] = _nine(holder[key])
+        return messages if self.results else [told(m) if m["role"] == "tool" else m for m in messages]
 
     def _fit_arguments(self, call: Any) -> None:
         function = call.get("function", call) if isinstance(call, dict) else None
@@ -111,6 +174,16 @@ class Abilities:
                 return
             if isinstance(parsed, dict):
                 function["arguments"] = parsed
+
+
+def _nine(id: str) -> str:
+    """An id of nine letters and digits, the same for the same id."""
+    return id if len(id) == 9 and id.isalnum() else hashlib.blake2b(id.encode(), digest_size=5).hexdigest()[:9]
+
+
+def _repeated(messages: list[Message]) -> bool:
+    roles = [m["role"] for m in messages]
+    return any(a == b and a in ("user", "assistant") for a, b in pairwise(roles))
 
 
 def _joined(parts: list[Any]) -> str:

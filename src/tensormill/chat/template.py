@@ -13,8 +13,9 @@ from typing import Any
 
 from tensormill.chat.budget import Limits
 from tensormill.chat.builtin import FORMATS, choose
-from tensormill.chat.messages import Abilities, Message, checked, plain
+from tensormill.chat.messages import Abilities, checked, plain
 from tensormill.chat.sandbox import Program
+from tensormill.chat.turns import Message
 from tensormill.errors import TemplateError
 
 _KEY = "tokenizer.chat_template"
@@ -35,9 +36,7 @@ class ChatTemplate:
         self._with_tools: ChatTemplate | None = None
 
     @classmethod
-    def from_metadata(
-        cls, metadata: Mapping[str, object], *, bos: str, eos: str, name: str | None = None
-    ) -> ChatTemplate:
+    def from_metadata(cls, metadata: Mapping[str, object], *, bos: str, eos: str, name: str | None = None) -> ChatTemplate:
         """The template of a model file.
 
         `name` takes a named template of the file or a built-in format instead. Without it the file's default is used

@@ -51,8 +51,12 @@ def answer(
     return Answer(text, made, finish)
 
 
+# Control characters could drive the terminal (move, recolour, retitle); a model must not.
+_VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | dict.fromkeys(range(127, 160), 0x2421)
+
+
 def _show(text: str) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(text.translate(_VISIBLE) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 

@@ -42,8 +42,9 @@ def main(
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
     with load(model, engine) as loaded:
         talk = Conversation(str(loaded.file.path), with_suggestions(sampling, loaded.metadata), system)
-        session = loaded.session()
-        _tell(f"{loaded.file.path.name}, context {loaded.context} tokens; /help lists commands, Ctrl-D leaves")
+        session, name = loaded.session(), loaded.template.name  # a file without a usable tokenizer fails here, not later
+        about = f"{loaded.file.path.name}, context {loaded.context} tokens, chat template {name}"
+        _tell(f"{about}; /help lists commands, Ctrl-D leaves")
         for line in lines():
             if not line.strip():
                 continue

@@ -78,7 +78,7 @@ def _shown(metadata: Metadata, key: str, full: bool) -> str:
         head = ", ".join(map(repr, value[:6]))
         value = f"[{head}{', …' if len(value) > 6 else ''}]"
     text = value if isinstance(value, str) else repr(value)
-    text = text.encode("unicode_escape").decode() if "\n" in text or "\r" in text else text
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     text = text if full or len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
     return text if field.count is None else f"{field}: {text}"
 

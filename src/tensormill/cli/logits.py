@@ -42,6 +42,7 @@ def main(
     from tensormill.cli.models import load
 
     ids = token_ids(tokens, tokens_file)
+    _check_writable(out)
     rows = min(engine.chunk, len(ids))
     config = dataclasses.replace(engine, context=engine.context or len(ids), rows=max(engine.rows, rows))
     with load(model, config) as loaded:
@@ -51,6 +52,14 @@ def main(
         np.save(file, np.ascontiguousarray(result, np.float32))
     print(f"{out}: float32 {list(result.shape)}", file=sys.stderr)
     return 0
+
+
+def _check_writable(out: Path) -> None:
+    """Fail before the work rather than after."""
+    try:
+        out.open("ab").close()
+    except OSError as error:
+        raise RequestError(f"cannot write {out}: {error.strerror}") from None
 
 
 def token_ids(tokens: str | None, file: Path | None) -> list[int]:

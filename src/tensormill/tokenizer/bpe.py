@@ -7,7 +7,7 @@ from tensormill.tokenizer.merge import merge
 from tensormill.tokenizer.pre import Family
 from tensormill.tokenizer.split import splitter
 from tensormill.tokenizer.vocab import PREFIX, Vocab, strings
-from tensormill.tokenizer.words import ESCAPED_SPACE, WordCache, word_starts
+from tensormill.tokenizer.words import ESCAPED_SPACE, WHITESPACE, WordCache, word_starts
 
 
 def _byte_alphabet() -> list[str]:
@@ -59,6 +59,19 @@ class BPE:
             elif not rules.byte_level:
                 ids += [t for b in symbol.encode() if (t := self._bytes[b]) is not None]
         return ids
+
+
+class UnspacedBPE:
+    """The kind `whitespace`: white space only parts words and is dropped; letters may be lower-cased, one by one."""
+
+    def __init__(self, bpe: BPE, lowercase: bool) -> None:
+        self._bpe = bpe
+        self._lowercase = lowercase
+
+    def encode(self, text: str, out: list[int]) -> None:
+        """Append the ids of `text` to `out`."""
+        for word in "".join(" " if c in WHITESPACE else c for c in text).split(" "):
+            self._bpe.encode("".join(c.lower()[0] for c in word) if self._lowercase else word, out)
 
 
 def _ranks(vocab: Vocab, required: bool) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tensormill.errors import TokenizerError
+from tensormill.tokenizer.words import characters
 
 THOUSANDS = "thousands"  # not a regex: runs of \p{N} cut in threes from the right
 THOUSANDS_ASCII = "thousands-ascii"  # the same, for runs of 0-9 inside a piece
@@ -24,9 +25,7 @@ _OTHER = r" ?[^\s\p{L}\p{N}]+"
 _GPT2 = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+|{_OTHER}|\s+(?!\S)|\s+"
 _LLAMA3 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}{{1,3}}|{_OTHER}[\r\n]*|{_SPACES}"
 _QWEN2 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}|{_OTHER}[\r\n]*|{_SPACES}"
-_QWEN35 = (
-    rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
-)
+_QWEN35 = rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
 _LINES = r"[^\n]+|\n+"
 
 
@@ -41,20 +40,15 @@ _PUNCTUATED_WORD = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{
 _DEEPSEEK3 = rf"{_PUNCTUATED_WORD}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
 
 
-def _chars(ranges: str) -> str:
-    """Content of a character class from hexadecimal code points and ranges."""
-    return "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in ranges.split())
-
-
-_CJK = f"[{_chars('4e00-9fa5 3040-309f 30a0-30ff')}]+"
-_CJK_HANGUL = f"[{_chars('4e00-9fa5 800-4e00 ac00-d7ff')}]+"
-_CJK_MARKS = _chars("ff01 2026 201c 201d 2018 2019 2014 ff1a ff1b ff0c 3001-303f fe30-fe4f")
-_HAN = _chars("4e00-9fff 3400-4dbf 20000-2a6df 2a700-2b73f 2b740-2b81f 2b820-2ceaf 2ceb0-2ebef f900-faff 2f800-2fa1f")
-_ASIAN = _chars(
+_CJK = f"[{characters('4e00-9fa5 3040-309f 30a0-30ff')}]+"
+_CJK_HANGUL = rf"(?:(?!\s)[{characters('4e00-9fa5 800-4e00 ac00-d7ff')}])+"  # U+3000 and kin are white space first
+_CJK_MARKS = characters("ff01 2026 201c 201d 2018 2019 2014 ff1a ff1b ff0c 3001-303f fe30-fe4f")
+_HAN = characters("4e00-9fff 3400-4dbf 20000-2a6df 2a700-2b73f 2b740-2b81f 2b820-2ceaf 2ceb0-2ebef f900-faff 2f800-2fa1f")
+_ASIAN = characters(
     "4e00-9fff 3400-4dbf 8c48-faff 3040-309f 30a0-30ff ff65-ff9f 2f00-2fdf e40-e7f e80-eff 1780-17ff 1000-109f "
     "aa60-aa7f a9e0-a9ff ac00-d7af 1100-11ff"
 )
-_LETTERS_DEEPSEEK = _chars(
+_LETTERS_DEEPSEEK = characters(
     "41-5a 61-7a b5 c0-d6 d8-f6 f8-1ba 1bc-1bf 1c4-293 295-2af 370-373 376 377 37b-37d 37f 386 388-38a 38c "
     "38e-3a1 3a3-3f5 3f7-481 48a-52f 531-556 10a0-10c5 13a0-13f5 13f8-13fd 1c90-1cba 1cbd-1cbf 1d00-1d2b "
     "1d6b-1d77 1d79-1d9a 1e00-1f15 1f18-1f1d 1f20-1f45 1f48-1f4d 1f50-1f57 1f59 1f5b 1f5d 1f5f-1f7d 1f80-1fb4 "
@@ -65,8 +59,8 @@ _LETTERS_DEEPSEEK = _chars(
     "1e900-1e943"
 )
 # llama.cpp sees U+3000 as white space before it sees this class, hence 3001
-_MARKS_DEEPSEEK = _chars("21-2f 3a-7e ff01-ff0f ff1a-ff5e 2018-201f 3001-3002")
-_BLOOM = rf" ?[^(\s|.,!?){_chars('2026 3002 ff0c 3001 964 6d4 60c')}]+"
+_MARKS_DEEPSEEK = characters("21-2f 3a-7e ff01-ff0f ff1a-ff5e 2018-201f 3001-3002")
+_BLOOM = rf" ?[^(\s|.,!?){characters('2026 3002 ff0c 3001 964 6d4 60c')}]+"
 
 
 @dataclass(frozen=True)
@@ -97,9 +91,7 @@ _gpt4o = Family((_cased(r"\p{L}", f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),))
 _deepseek3 = Family((r"\p{N}{1,3}", _CJK, _DEEPSEEK3))
 _lines = Family((_LINES,), byte_level=False, spaces_escaped=True)
 _bloom = Family((_BLOOM,))
-_marked = (
-    rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+(?:{_CONTRACTION})?"  # what llama.cpp makes of a cased class with \p{M}
-)
+_marked = rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+(?:{_CONTRACTION})?"  # what llama.cpp makes of a cased class with \p{M}
 _bailing = Family((rf"{_CONTRACTION}|{_WORD}|\p{{N}}|{_OTHER}[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",))
 _aya = Family((THOUSANDS, rf"{_marked}|\p{{N}}{{1,3}}|{_OTHER}[\r\n/]*|{_SPACES}"))
 
@@ -146,9 +138,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "qwen35": Family((_QWEN35,)),
     **dict.fromkeys(["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], _gpt4o),
-    "granite-embed-multi-97m": Family(
-        (_cased(r"[\p{L}\p{M}]", f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),), ignore_merges=True
-    ),
+    "granite-embed-multi-97m": Family((_cased(r"[\p{L}\p{M}]", f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),), ignore_merges=True),
     "tekken": Family((_cased(r"\p{L}", "", r"\p{N}"),), ignore_merges=True, add_bos=True),
     "deepseek-llm": Family(
         (
@@ -172,7 +162,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "youtu": Family(
         (
-            f"[{_chars('ac00-d7a3 3131-318e')}]+|[{_CJK_MARKS}]+|[{_chars('3105-312f')}]+|{_CJK}",
+            f"[{characters('ac00-d7a3 3131-318e')}]+|[{_CJK_MARKS}]+|[{characters('3105-312f')}]+|{_CJK}",
             rf"{_marked}|\p{{N}}|{_OTHER}[\r\n/]*|{_SPACES}",
         ),
         ignore_merges=True,
@@ -194,9 +184,7 @@ FAMILIES: dict[str, Family] = {
     "superbpe": Family((r"\p{N}+", THOUSANDS_ASCII)),
     **dict.fromkeys(["bailingmoe", "bailingmoe2", "llada-moe"], _bailing),
     "seed-coder": Family((rf"{_CONTRACTION}|{_WORD}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_SPACES}",)),
-    "minicpm5": Family(
-        (r"\p{N}{1,3}", rf"{_CONTRACTION}|{_WORD}|\p{{N}}+|{_OTHER}[\r\n]*|{_SPACES}"), ignore_merges=True
-    ),
+    "minicpm5": Family((r"\p{N}{1,3}", rf"{_CONTRACTION}|{_WORD}|\p{{N}}+|{_OTHER}[\r\n]*|{_SPACES}"), ignore_merges=True),
     "jais-2": Family(
         (
             rf"{_CONTRACTION}|{_WORD}|\p{{N}}{{1,3}}|{_OTHER}[\r\n]*|\s*[\r\n]+|"

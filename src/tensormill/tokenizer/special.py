@@ -45,17 +45,19 @@ class SpecialTokens:
             if isinstance(piece, int) or token not in piece:
                 yield piece
                 continue
-            parts = piece.split(token)
-            for i, part in enumerate(parts):
-                kept = part
-                if i > 0:
-                    yield token_id
-                    if token_id in self.rstrip:
-                        kept = kept.lstrip(WHITESPACE)
-                if i + 1 < len(parts) and token_id in self.lstrip:
-                    kept = kept.rstrip(WHITESPACE)
-                if kept:
-                    yield kept
+            at = 0
+            while (found := piece.find(token, at)) >= 0:
+                before = piece[at:found]
+                if token_id in self.lstrip:
+                    before = before.rstrip(WHITESPACE)
+                if before:
+                    yield before
+                yield token_id
+                at = found + len(token)
+                while token_id in self.rstrip and piece[at : at + 1] and piece[at] in WHITESPACE:
+                    at += 1
+            if at < len(piece):
+                yield piece[at:]
 
 
 def special_tokens(vocab: Vocab, *, model_name: str, pre: str, architecture: str) -> SpecialTokens:

@@ -7,11 +7,11 @@ bytes of tokens. It knows no chat format: see the room `chat`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tensormill.errors import RequestError, TokenizerError
-from tensormill.tokenizer.bpe import BPE, BYTE_OF
+from tensormill.tokenizer.bpe import BPE, BYTE_OF, UnspacedBPE
 from tensormill.tokenizer.endings import settle
 from tensormill.tokenizer.pre import Family, family
 from tensormill.tokenizer.special import special_tokens
@@ -29,6 +29,9 @@ _VERBATIM = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
 
 class _Encoder(Protocol):
     def encode(self, text: str, out: list[int]) -> None: ...
+
+
+_WITHOUT_PRE: dict[str, Callable[[Vocab], _Encoder]] = {"llama": SPM, "bert": WordPiece, "t5": Unigram}
 
 
 class Tokenizer:
@@ -62,9 +65,8 @@ class Tokenizer:
         """
         vocab = read_vocab(metadata)
         name = pre or _text(metadata, PREFIX + "pre")
-        if vocab.model in ("llama", "bert", "t5"):
-            encoder: _Encoder = {"llama": SPM, "bert": WordPiece, "t5": Unigram}[vocab.model](vocab)
-            return cls(vocab, None, encoder, pre=name)
+        if vocab.model in _WITHOUT_PRE:
+            return cls(vocab, None, _WITHOUT_PRE[vocab.model](vocab), pre=name)
         if vocab.model == "gemma4" and pre is None:
             name = "gemma4"
         if not name:
@@ -73,8 +75,11 @@ class Tokenizer:
         rules = family(name)
         if rules.no_bos and PREFIX + "bos_token_id" not in metadata:
             vocab.ids["bos"] = None
-        encoder = BPE(vocab, rules, merges_required=name != "kimi-k2")
-        return cls(vocab, rules, encoder, pre=name)
+        bpe = BPE(vocab, rules, merges_required=name != "kimi-k2")
+        if vocab.model == "whitespace":
+            lowercase = vocab.flag("normalizer.lowercase", name != "whitespace")
+            return cls(vocab, rules, UnspacedBPE(bpe, lowercase), pre=name)
+        return cls(vocab, rules, bpe, pre=name)
 
     @property
     def tokens(self) -> Sequence[str]:

@@ -33,9 +33,7 @@ class Unigram:
         first = len(out)
         self._cache.extend(self._starts.split(self._spaced(self._map(text))), out)
         if self._unknown is not None:  # neighbouring unknowns are one, across words too
-            out[first:] = [
-                t for i, t in enumerate(out[first:]) if t != self._unknown or i == 0 or out[first + i - 1] != t
-            ]
+            out[first:] = [t for i, t in enumerate(out[first:]) if t != self._unknown or i == 0 or out[first + i - 1] != t]
 
     def _spaced(self, text: str) -> str:
         if self._merge_spaces:

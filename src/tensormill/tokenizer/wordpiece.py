@@ -9,12 +9,9 @@ import unicodedata
 
 from tensormill.errors import TokenizerError
 from tensormill.tokenizer.vocab import Kind, Vocab
-from tensormill.tokenizer.words import ESCAPED_SPACE, WordCache
+from tensormill.tokenizer.words import ESCAPED_SPACE, WHITESPACE, WordCache
 
 LONGEST_TOKEN = 256
-_WHITESPACE = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | frozenset(
-    map(chr, range(0x2000, 0x200B))
-)
 _CHINESE = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -55,7 +52,7 @@ class WordPiece:
         for char in text:
             c = unicodedata.normalize("NFD", char)[0] if self._strip_accents else char
             category = unicodedata.category(c)
-            if c in _WHITESPACE:
+            if c in WHITESPACE:
                 spaced.append(" ")
             elif c in "\0\ufffd" or category in ("Cc", "Cf", "Co", "Cs"):
                 continue

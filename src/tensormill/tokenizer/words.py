@@ -6,8 +6,14 @@ import re
 from collections.abc import Callable, Iterable
 
 ESCAPED_SPACE = "\u2581"
+WHITESPACE = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {chr(c) for c in range(0x2000, 0x200B)}
 _CAPACITY = 1 << 16
 _LONGEST = 64  # characters; longer words hardly repeat
+
+
+def characters(ranges: str) -> str:
+    """Content of a regex character class from hexadecimal code points and ranges."""
+    return "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in ranges.split())
 
 
 class WordCache:

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+from tensormill.backends.cpu.native import native
 from tensormill.gguf import GGMLType
 from tensormill.quant.iq import codebook
 
@@ -23,7 +24,6 @@ CODEBOOK_TYPES = (
 @cache
 def give_codebook(kind: GGMLType) -> None:
     """Makes `kind` ready for the native kernels; nothing to do for types without a codebook."""
-    from tensormill.backends.cpu import _native
-
     if kind in CODEBOOK_TYPES:
-        _native.set_codebook(kind, np.ascontiguousarray(codebook(kind), np.int8))
+        values = codebook(kind) * (8 if kind in (GGMLType.IQ1_S, GGMLType.IQ1_M) else 1)  # IQ1: in units of its delta
+        native().set_codebook(kind, np.ascontiguousarray(values, np.int8))

@@ -6,7 +6,6 @@ largest step; outputs are views of it, valid until the next run.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +15,12 @@ import numpy.typing as npt
 
 from tensormill.backends.cpu import lower_cached, lower_products, lower_rows  # noqa: F401 - they register rules
 from tensormill.backends.cpu.caches import Pages, Slots, objects_of
+from tensormill.backends.cpu.fuse_records import fuse_records
 from tensormill.backends.cpu.lower import Lowering
 from tensormill.backends.cpu.native import native, pool
 from tensormill.backends.cpu.view import View
 from tensormill.backends.cpu.weights import Member, Packed, Weights
-from tensormill.errors import ProgramError
+from tensormill.errors import BackendError, ProgramError
 from tensormill.program.backend import Limits, Progress
 from tensormill.program.ir import Op, Program, Value
 from tensormill.program.passes import plan_memory, prepare
@@ -29,6 +29,7 @@ from tensormill.program.weights import WeightSource
 
 OFFERS = frozenset({"linears", "expert_linears", "unary+mul"})
 FIXED = ("index", "until", "seq_start", "past", "sure", "slot", "base")
+LINE = 64
 _EMPTY = np.zeros(1, np.int32)
 
 
@@ -50,6 +51,8 @@ def compile(
     threads = threads or default_threads()
     g = Lowering(limits, Weights(weights))
     g.program(prepare(program, OFFERS if fused else frozenset()))
+    if fused:
+        g.records = fuse_records(g.records, [g.view(v) for v in program.outputs.values()])
     g.weights.pack(progress, threads)
     return CPUExecutable(program, g, limits, threads)
 
@@ -66,19 +69,22 @@ class CPUExecutable:
         self._tables = g.tables
         self._offsets, size = _plan(g, list(self._outputs.values()))
         most = [1, *(limits.size(s) for s in self._symbols[1:])]
-        self._native = native().Executable(pool(threads), size, most, limits.page)
+        self._arena = _aligned(size)  # outputs are views of it and keep it alive
+        self._native = native().Executable(pool(threads), self._arena.ctypes.data, most, limits.page)
         self._native.reserve_scratch(g.scratch)
-        self._arena = _memory(self._native.arena_address(), size)
         self._arrays: list[npt.NDArray[Any]] = []
         self._fill(g)
 
     def run(self, step: Step) -> dict[str, npt.NDArray[Any]]:
-        """Replay the program; the named outputs are valid until the next run. ProgramError if the step does not fit."""
+        """Replay the program; the named outputs are valid until the next run.
+
+        ProgramError if the step does not fit the limits, BackendError if `cancel` stopped it.
+        """
         sizes = [1, *(step.size(s) for s in self._symbols[1:])]
         tables = [step.pages[w] for w in self._tables]
         inputs = [_input(step, name) for name in self._lowering.inputs]
         try:
-            self._native.run(
+            finished = self._native.run(
                 sizes,
                 [_address(getattr(step, name)) for name in FIXED],
                 [_address(t) for t in tables],
@@ -87,6 +93,8 @@ class CPUExecutable:
             )
         except ValueError as why:
             raise ProgramError(str(why)) from why
+        if not finished:
+            raise BackendError("the step was cancelled")
         return {name: self._read(name, view, sizes) for name, view in self._outputs.items()}
 
     def cancel(self) -> None:
@@ -109,7 +117,8 @@ class CPUExecutable:
             s.memory[slot] = snapshot[s.cache.name]
 
     def poison(self) -> None:
-        """Fill all caches with NaN: for tests, which show with it that nobody reads what nobody wrote."""
+        """Fill all caches and the arena with NaN: for tests, which show with it that nobody reads what nobody wrote."""
+        self._arena[:] = 0xFF
         for pages in self._caches(Pages):
             pages.memory[:] = 0xFF
         for slots in self._caches(Slots):
@@ -216,5 +225,8 @@ def _address(array: npt.NDArray[Any]) -> int:
     return int(array.ctypes.data) if array.size else int(_EMPTY.ctypes.data)
 
 
-def _memory(address: int, size: int) -> npt.NDArray[np.uint8]:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+def _aligned(size: int) -> npt.NDArray[np.uint8]:
+    """Bytes that start on a cache line, mapped when first written."""
+    room = np.empty(size + LINE, np.uint8)
+    start = -room.ctypes.data % LINE
+    return room[start : start + size]

@@ -31,7 +31,7 @@ class Record:
 
     kernel: str
     inputs: tuple[View | None, ...]
-    outputs: tuple[View, ...]
+    outputs: tuple[View | None, ...]
     objects: tuple[Object | None, ...] = ()
     ints: tuple[int, ...] = ()
     floats: tuple[float, ...] = ()
@@ -191,7 +191,7 @@ class Lowering:
         self,
         kernel: str,
         inputs: Sequence[View | None],
-        outputs: Sequence[View],
+        outputs: Sequence[View | None],
         objects: Sequence[Object | None] = (),
         ints: Sequence[int] = (),
         floats: Sequence[float] = (),

@@ -136,3 +136,9 @@ def _number(g: Lowering, scale: Operand) -> float:
     if scale is None:
         return 1.0
     return float(np.ravel(g.weights.array(_recipe(scale)))[0])
+
+
+@rule("quantise")
+def _quantise(g: Lowering, op: Op) -> None:
+    """Products quantise what they read, once (`Lowering.codes`): the op is a view."""
+    g.views[op.outputs[0]] = g.view(op.inputs[0])

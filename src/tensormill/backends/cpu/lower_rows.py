@@ -113,13 +113,15 @@ def _glu(g: Lowering, op: Op) -> None:
     if len(x.shape) != len(out.shape):  # reshapes inside the chain
         x = x.reshape(out.shape) or g.copy(x)
     kind, a, b = (act.attrs[n] for n in ("kind", "a", "b"))
-    g.emit("glu", (x, y), (out,), ints=(KINDS.index(kind),), floats=(a, b))
+    g.emit("glu", (x, y), (out, None, None, None), ints=(KINDS.index(kind),), floats=(a, b))
 
 
 @rule("rms_norm")
 def _rms_norm(g: Lowering, op: Op) -> None:
     x, w = g.dense(op.inputs[0]), g.maybe(op.inputs[1])
-    g.emit("rms_norm", (x, w), (g.make(op.outputs[0]),), ints=(int(op.attrs["over"] == "sum"),), floats=(op.attrs["eps"],))
+    outputs = (g.make(op.outputs[0]), None, None, None, None)
+    g.emit("rms_norm", (x, w, None), outputs, ints=(int(op.attrs["over"] == "sum"),), floats=(op.attrs["eps"],))
+    g.scratch = max(g.scratch, 4 * int(x.shape[-1]) + 64)
 
 
 @rule("layer_norm")

@@ -45,9 +45,8 @@ class ArgumentsBody(Body):
         """Read to the end of the object."""
         for i, c in enumerate(text):
             if not self.begun and not c.isspace():
-                self.begun = True
-                if c != "{":
-                    self.broken = True
+                self.begun, self.broken = c == "{", c != "{"
+                if self.broken:
                     return i
             self._push(c)
             if self.done or self.broken:
@@ -109,8 +108,8 @@ class ObjectBody(Body):
         self._part = _decoded(f'"{self._scanner.key}"') or "?"
         if self._part in _ARGUMENTS:
             self.broken = self.broken or bool(self._arguments)
-            self.begun = True
             self._arguments = "stream" if c == "{" else "text"
+            self.begun = self.begun or c == "{"
         elif self._strict and self._part not in (*_NAMES, *_IDS, "type"):
             self.broken = True
 
@@ -134,13 +133,14 @@ class ObjectBody(Body):
 
     def _write_text(self, value: str) -> None:
         """Arguments as JSON text inside a string (or null)."""
-        inner = "{}" if value == "null" else _decoded(value) or "{}"
+        inner = "{}" if value == "null" else _decoded(value)
         reader = ArgumentsBody(None, None)
-        settled = reader.feed(inner)
-        if not reader.done or inner[settled:].strip():
+        settled = reader.feed(inner or "")
+        if inner is None or not reader.done or inner[settled:].strip():
             self.broken = True
+            return
         self._out.append(reader.take())
-        self._arguments = "whole"
+        self._arguments, self.begun = "whole", True
 
     def _finish(self) -> None:
         if self.name is None or (self._strict and not self._arguments):

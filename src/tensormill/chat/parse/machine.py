@@ -78,7 +78,7 @@ class OutputParser:
         if reasoning == "open" or (reasoning == "auto" and any(end.endswith(t) for t in form.thinks)):
             self._channel, self._skip = "reasoning", True
         at = continues.rfind(form.header) if form.header else -1
-        if 0 <= at and len(continues) - at <= _RESCANNED:  # the answer begins inside a message header
+        if at >= 0 and len(continues) - at <= _RESCANNED:  # the answer begins inside a message header
             self._text = continues[at:]
             self._ghost = len(self._text)
             self._run(final=False)
@@ -178,7 +178,7 @@ class OutputParser:
         body, mark = self._body, self._mark
         assert body is not None and mark is not None
         self._raw += self._eat(body.feed(self._text))
-        if body.name is not None and body.begun and not body.broken and not self._started:
+        if body.name and body.begun and not self._started:  # also if it broke in the same piece: pieces must not matter
             if mark.known and not self._tools.knows(body.name):
                 body.broken = True
             else:

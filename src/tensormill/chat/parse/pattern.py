@@ -1,9 +1,9 @@
 """Markers as patterns, found in text that is still coming: a match, a place where one may be under way, or nothing.
 
-A pattern is literal text in which a blank stands for any white space, or none, and braces for more:
-`{name}` a field (see `FIELDS`), `{?…}` an optional part, `{!abc}` one of these characters must follow and is left,
-`{id=…}` a part that is kept under that name. It ends in literal text or `{!…}`, so that what matches never depends
-on where the text was cut.
+A pattern is literal text in which a blank stands for any white space, or none, and braces for more: `{name}` a field (see
+`FIELDS`), `{_}` some white space, `{?…}` an optional part, `{!abc}` one of these characters must follow and is left,
+`{id=…}` a part that is kept under that name. It ends in literal text or `{!…}`, so that what matches never depends on
+where the text was cut.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 SPACES = r"\s{0,64}"
 FIELDS = {
+    "_": r"\s{1,64}",
     "name": r"""[^\s<>"'{}\[\]()|,;=]{1,256}?""",
     "key": r'[^<>"\n]{1,256}?',
     "id": r"[^\s<>\[\]{}|]{1,128}?",
@@ -136,22 +137,19 @@ def _group(name: str, which: int) -> str:
 
 def _begun(nodes: tuple[_Node, ...]) -> str:
     """Regular expression of every beginning of the pattern that reaches the end of the text."""
-    if not nodes:
-        return _NEVER
-    node, rest = nodes[0], nodes[1:]
-    match node.kind:
-        case "literal":
-            return f"(?:{_END}|{re.escape(node.text)}{_begun(rest)})"
-        case "space":
-            return f"{SPACES}(?:{_END}|{_begun(rest)})"
-        case "field":
-            return f"(?:{_END}|{FIELDS[node.text]}{_begun(rest)})"
-        case "kept":
-            return _begun(node.inner + rest)
-        case "after":
-            return _END
-        case _:
-            return f"(?:{_begun(node.inner)}|(?:{_whole(node.inner)})?{_begun(rest)})"
+    out = _NEVER
+    for node in reversed(nodes):
+        match node.kind:
+            case "literal" | "field":
+                out = f"(?:{_END}|{_whole((node,))}{out})"
+            case "space":
+                out = f"{SPACES}(?:{_END}|{out})"
+            case "after":
+                out = _END
+            case _:
+                may = "?" if node.kind == "optional" else ""
+                out = f"(?:{_begun(node.inner)}|(?:{_whole(node.inner)}){may}{out})"
+    return out
 
 
 def _first(nodes: tuple[_Node, ...]) -> str:

@@ -63,10 +63,8 @@ class Scanner:
         if c in _SPACE:
             return c
         empty, self._empty = self._empty, False
-        if c == "{":
-            return self._enter(c, "key")
-        if c == "[":
-            return self._enter(c, "value")
+        if c in "{[":
+            return self._enter(c, "key" if c == "{" else "value")
         if c == '"':
             self.state, self._in_key = "string", False
             return c

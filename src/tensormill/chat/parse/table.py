@@ -1,4 +1,7 @@
-"""The chat formats that are understood: a row each, in the words of the models. To add one, add a row and a line to `choose`."""
+"""The chat formats that are understood: a row each, in the words of the models.
+
+To add one, write a row, and say in `_FINGERPRINTS` by which words of a template it is known.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,11 @@ QWEN_XML = Format(  # Qwen3-Coder, Qwen3.5, Nemotron 3
     keeps=("<tool_call>", "</tool_call>", *THINK_TOKENS),
     thinks=("<think>",),
     writing=Writing(
-        "<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>", between="\n",
+        "<tool_call>\n<function={name}>\n",
+        "\n</function>\n</tool_call>",
+        between="\n",
         parameter=("<parameter={key}>\n", "\n</parameter>", "\n"),
-    ),  # fmt: skip
+    ),
 )
 SEED = Format(
     "seed",
@@ -53,9 +58,11 @@ SEED = Format(
     keeps=("<seed:tool_call>", "</seed:tool_call>", "<seed:think>", "</seed:think>"),
     thinks=("<seed:think>",),
     writing=Writing(
-        "<seed:tool_call>\n<function={name}>\n", "\n</function>\n</seed:tool_call>", between="\n",
+        "<seed:tool_call>\n<function={name}>\n",
+        "\n</function>\n</seed:tool_call>",
+        between="\n",
         parameter=("<parameter={key}>", "</parameter>", "\n"),
-    ),  # fmt: skip
+    ),
 )
 LLAMA3 = Format(
     "llama3",
@@ -138,7 +145,7 @@ GEMMA4 = Format(
     thinks=("<|channel>thought",),
     writing=Writing("<|tool_call>call:{name}", "<tool_call|>", quote='<|"|>'),
 )
-_KIND = "{? {?<|constrain|>}{word}}"
+_KIND = "{?{_}{word}}{? <|constrain|>{word}}"
 HARMONY = Format(  # gpt-oss
     "harmony",
     marks=(
@@ -162,7 +169,10 @@ GLM = Format(
     "glm",
     marks=THINK,
     calls=(
-        CallMark(" <tool_call> {name} {!<}", Parameters(" <arg_key> {key}</arg_key> <arg_value>", ("</arg_value>",), (" </tool_call>",))),
+        CallMark(
+            " <tool_call> {name} {!<}",
+            Parameters(" <arg_key> {key}</arg_key> <arg_value>", ("</arg_value>",), (" </tool_call>",)),
+        ),
     ),
     keeps=("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", *THINK_TOKENS),
     thinks=("<think>",),
@@ -265,7 +275,8 @@ COMMAND = Format(  # Command R7B, Command A
     calls=(CallMark("{!{}", NamedObject(), alone=False),),
     fill="[],;}",
     keeps=(
-        "<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_ACTION|>", "<|END_ACTION|>",
+        "<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_ACTION|>",
+        "<|END_ACTION|>",
     ),
     thinks=("<|START_THINKING|>",),
     writing=Writing(

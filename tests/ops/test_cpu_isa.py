@@ -1,0 +1,35 @@
+"""AVX2 and AVX-512 give the same bits for whole models: a program in a process of its own for each instruction set."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import sys
+import numpy as np
+from ops.test_cpu_steps import MODELS, bits, texts
+np.savez(sys.argv[1], **{name: bits(name, texts(name, 1)[0]) for name in MODELS})
+"""
+
+
+def run(isa: str, path: Path) -> dict[str, np.ndarray]:
+    env = os.environ | {"TENSORMILL_ISA": isa, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=env, capture_output=True, text=True, check=False)
+    if "which this processor lacks" in done.stderr or "expected avx2 or avx512" in done.stderr:
+        pytest.skip(f"no {isa} here")
+    assert done.returncode == 0, done.stderr
+    with np.load(path) as saved:
+        return dict(saved)
+
+
+def test_instruction_sets_agree(tmp_path: Path) -> None:
+    narrow, wide = run("avx2", tmp_path / "avx2.npz"), run("avx512", tmp_path / "avx512.npz")
+    for name, logits in narrow.items():
+        np.testing.assert_array_equal(logits.view(np.int32), wide[name].view(np.int32), err_msg=name)

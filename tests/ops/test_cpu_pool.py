@@ -1,0 +1,84 @@
+"""The team of threads: it sleeps when idle, is shared by executables, and survives being called from many threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numpy as np
+
+from ops.cpu_driver import OneOp, normal
+from tensormill.backends.cpu import compile
+
+
+def busy() -> float:
+    times = os.times()
+    return times.user + times.system
+
+
+def big() -> OneOp:
+    return OneOp(
+        normal(64, 512), lambda g, w, v: g.linear(g.silu(g.linear(v, w.a)), w.b), a=normal(1024, 512), b=normal(512, 1024)
+    )
+
+
+def test_an_idle_pool_burns_nothing() -> None:
+    one = big()
+    made = compile(one.program, one.source, one.limits, threads=4)
+    for _ in range(3):
+        made.run(one.step([64]))
+    time.sleep(0.05)
+    before = busy()
+    time.sleep(0.5)
+    assert busy() - before < 0.05
+
+
+def test_executables_take_turns_on_one_pool() -> None:
+    one = big()
+    step = one.step([64])
+    executables = [compile(one.program, one.source, one.limits, threads=3) for _ in range(3)]
+    expected = np.array(executables[0].run(step)["out"])
+    wrong: list[int] = []
+
+    def work(i: int) -> None:
+        for _ in range(10):
+            if not np.array_equal(executables[i].run(step)["out"], expected):
+                wrong.append(i)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert not wrong
+
+
+def test_more_threads_than_cores_finish() -> None:
+    one = big()
+    step = one.step([64])
+    expected = np.array(compile(one.program, one.source, one.limits, threads=1).run(step)["out"])
+    made = compile(one.program, one.source, one.limits, threads=16)
+    for _ in range(5):
+        np.testing.assert_array_equal(made.run(step)["out"], expected)
+
+
+def test_the_interpreter_runs_meanwhile() -> None:
+    one = OneOp(normal(256, 2048), lambda g, w, v: g.linear(v, w.a), a=normal(4096, 2048))
+    made = compile(one.program, one.source, one.limits, threads=1)
+    step = one.step([256])
+    ticks = 0
+    done = threading.Event()
+
+    def work() -> None:
+        for _ in range(5):
+            made.run(step)
+        done.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    while not done.is_set():
+        ticks += 1
+        time.sleep(0.001)
+    worker.join()
+    assert ticks > 5
