@@ -71,7 +71,9 @@ int64_t block_of(Type);                            // columns must be a multiple
 int64_t row_bytes(Type, int64_t columns);          // in the file
 int64_t panel_bytes(Type, int64_t columns);        // packed
 inline int64_t panels(int64_t rows) { return (rows + kPanel - 1) / kPanel; }
-inline int64_t packed_bytes(Type t, int64_t rows, int64_t columns) { return panels(rows) * panel_bytes(t, columns); }
+inline int64_t packed_bytes(Type t, int64_t rows, int64_t columns) {
+  return panels(rows) * panel_bytes(t, columns);
+}
 
 // All panels of a matrix whose rows lie one after another (rows [row 16 * panel_begin, ...) of `source`).
 void pack(Type, const uint8_t* source, int64_t rows, int64_t columns, int64_t panel_begin, int64_t panel_end,

@@ -57,13 +57,20 @@ template <class Row> struct SignedCodebook : Row {
     const uint8_t *at = block + Row::kAt + j * kStep, *signs = at + 16 * kCodes;
     const int8_t* book = codebooks[static_cast<int>(Row::kType)];
     const Ints high = Row::high(block, j);
-    unroll<8>([&](auto t) TM_LAMBDA {
-      constexpr int c = t * kCodes / 8, mask = (1 << Row::kHighBits) - 1;
+    unroll<kCodes>([&](auto c) TM_LAMBDA {
+      constexpr int mask = (1 << Row::kHighBits) - 1;
       Ints index = load_u8_ints(at + 16 * c);
       if constexpr (mask != 0)
         index = add(index, shift_left<8>(bit_and(shift_right<c * Row::kHighBits>(high), broadcast(mask))));
-      const Bytes values = gather(book + (Row::kWidth == 8 ? 4 * (t % 2) : 0), Row::kWidth == 8 ? shift_left<3>(index) : shift_left<2>(index));
-      use(t, add(negate(values, signs + 8 * t), broadcast_byte(64)));
+      const auto put = [&](int t, Bytes values) TM_LAMBDA { use(t, add(negate(values, signs + 8 * t), broadcast_byte(64))); };
+      if constexpr (Row::kWidth == 4) {
+        put(c, gather(book, shift_left<2>(index)));
+      } else {
+        Bytes first, last;
+        gather_pair(book, shift_left<3>(index), &first, &last);
+        put(2 * c, first);
+        put(2 * c + 1, last);
+      }
     });
   }
 };
@@ -204,10 +211,12 @@ TM_INLINE Bytes delta_bytes(Ints negative) {
 
 template <class Use> TM_INLINE void ternary_lines(const uint8_t* indexes, const Ints* high, const Bytes* delta, Use use) {
   const int8_t* book = codebooks[static_cast<int>(Type::IQ1_S)];
-  unroll<8>([&](auto t) TM_LAMBDA {
-    constexpr int c = t / 2;
+  unroll<4>([&](auto c) TM_LAMBDA {
     const Ints index = add(load_u8_ints(indexes + 16 * c), shift_left<8>(bit_and(high[c], broadcast(7))));
-    use(t, add(gather(book + 4 * (t % 2), shift_left<3>(index)), delta[c]));
+    Bytes first, last;
+    gather_pair(book, shift_left<3>(index), &first, &last);
+    use(2 * c, add(first, delta[c]));
+    use(2 * c + 1, add(last, delta[c]));
   });
 }
 
