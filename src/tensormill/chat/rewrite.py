@@ -59,9 +59,7 @@ class Guarding(NodeTransformer):
         if not isinstance(node.arg, nodes.Slice):
             return node
         none = nodes.Const(None, lineno=node.lineno)
-        return _guard(
-            "guard_slice", node, node.node, node.arg.start or none, node.arg.stop or none, node.arg.step or none
-        )
+        return _guard("guard_slice", node, node.node, node.arg.start or none, node.arg.stop or none, node.arg.step or none)
 
     def _literal(self, node: nodes.List | nodes.Tuple | nodes.Dict) -> nodes.Node:
         self.generic_visit(node)

@@ -46,9 +46,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
     def __init__(self, budget: Budget, now: datetime | None = None) -> None:
-        super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension, Generation], optimized=False
-        )
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension, Generation], optimized=False)
         self.budget = budget
         self.finalize = self.guard_output
         self.filters = FILTERS
