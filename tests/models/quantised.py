@@ -6,12 +6,15 @@ A random block has random codes and scales that give its weights the size they s
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
 from models.tiny import Tiny
 from tensormill.gguf import GGMLType as G
+from tensormill.gguf import GGUFWriter
 from tensormill.quant import ENCODABLE, decode, encode
 
 VOCABULARY = 320
@@ -21,6 +24,9 @@ TYPES = (
     G.IQ1_S, G.IQ1_M, G.IQ2_XXS, G.IQ2_XS, G.IQ2_S, G.IQ3_XXS, G.IQ3_S, G.IQ4_NL, G.IQ4_XS,
     G.TQ1_0, G.TQ2_0, G.MXFP4, G.NVFP4, G.Q1_0, G.Q2_0,
 )  # fmt: skip
+# Types whose products round activations as llama.cpp's do: int8 of each 32 inputs by their maximum (its scales are float16,
+# ours float32). Of other types it rounds 256 inputs by one maximum, or all to float16 or bfloat16, where we do not.
+ROUNDED_ALIKE = (G.Q4_0, G.Q4_1, G.Q5_0, G.Q5_1, G.Q8_0, G.IQ4_NL, G.MXFP4, G.NVFP4, G.Q1_0, G.Q2_0)
 HALF_AT = {  # where the float16 scale of a random block lies
     G.Q3_K: 108, G.IQ1_S: 0, G.IQ2_XXS: 0, G.IQ2_XS: 0, G.IQ2_S: 0, G.IQ3_XXS: 0, G.IQ3_S: 0, G.IQ4_NL: 0, G.IQ4_XS: 0,
     G.TQ1_0: 52, G.TQ2_0: 64, G.Q1_0: 0, G.Q2_0: 0,
@@ -93,9 +99,14 @@ def quantisable(name: str, values: np.ndarray, kind: G) -> bool:
     return values.ndim >= 2 and not any(s in name for s in small) and values.shape[-1] % kind.block == 0
 
 
-def made(kind: G) -> tuple[Tiny, dict[str, np.ndarray]]:
+def numbers(kind: G) -> range:
+    """The files of a type: more where only chance decides which engine is nearer to the truth."""
+    return range(4 if kind in ROUNDED_ALIKE else 1)
+
+
+def made(kind: G, number: int) -> tuple[Tiny, dict[str, np.ndarray]]:
     """A llama of three blocks, and its matrices (head and embedding too) as rows of the type."""
-    t = Tiny("llama", crc32(kind.name.encode()), D=256, H=8, G=4, K=32, F=512, L=3, V=VOCABULARY)
+    t = Tiny("llama", crc32(kind.name.encode()) + 1000 * number, D=256, H=8, G=4, K=32, F=512, L=3, V=VOCABULARY)
     t.start(rope__freq_base=10000.0, context_length=1024)
     for i in range(t.L):
         t.attention(f"blk.{i}.")
@@ -105,7 +116,24 @@ def made(kind: G) -> tuple[Tiny, dict[str, np.ndarray]]:
     return t, rows
 
 
-def tokens(kind: G) -> np.ndarray:
+def tokens(kind: G, number: int) -> np.ndarray:
     """Random tokens, [POSITIONS] int32."""
-    rng = np.random.Generator(np.random.PCG64(crc32(kind.name.encode()) + 1))
+    rng = np.random.Generator(np.random.PCG64(crc32(kind.name.encode()) + 1000 * number + 1))
     return rng.integers(0, VOCABULARY, POSITIONS, dtype=np.int32)
+
+
+def write(kind: G, number: int, path: Path) -> str:
+    """Write one of a type's files; its sha256."""
+    t, rows = made(kind, number)
+    writer = GGUFWriter(path)
+    writer.add("general.architecture", t.arch)
+    writer.add("tokenizer.ggml.model", "no_vocab")
+    for key, value in t.keys.items():
+        writer.add(key, value)
+    for name, values in t.tensors.items():
+        if name in rows:
+            writer.add_tensor(name, rows[name], kind)
+        else:
+            writer.add_tensor(name, values)
+    writer.write()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
