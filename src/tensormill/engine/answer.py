@@ -50,7 +50,8 @@ class Answer:
     @property
     def left(self) -> int:
         """Tokens that it may still make."""
-        most = self._request.sampling.max_tokens or self._engine.context
+        most = self._request.sampling.max_tokens
+        most = self._engine.context if most is None else most
         return min(most - self._made, self._engine.context - len(self.sequence.tokens))
 
     def started(self) -> None:
@@ -66,6 +67,9 @@ class Answer:
         """The next token from its row [V]; ends the answer where that token, its text, or a limit says so."""
         token = self._sampler.sample(logits)
         self._first = self._first or self._clock()
+        if self._request.sampling.max_tokens == 0:
+            self._end("length")
+            return token
         if token in self._engine.tokenizer.end_ids and not self._request.sampling.ignore_eos:
             self._end("stop", token)
             return token

@@ -82,7 +82,7 @@ class Session:
         sampler, stream, stops = Sampler(sampling, len(logits)), engine.tokenizer.stream(), StopMatcher(sampling.stop)
         for token in prompt:
             sampler.accept(token)
-        finish, made = "", 0
+        finish, made = "length" if sampling.max_tokens == 0 else "", 0
         while not finish:
             token = sampler.sample(logits)
             if token in engine.tokenizer.end_ids and not sampling.ignore_eos:
@@ -96,7 +96,7 @@ class Session:
                 finish = "stop"
             elif made == sampling.max_tokens:
                 finish = "length"
-            elif len(self.tokens) == engine.context:
+            elif len(self.tokens) + 1 >= engine.context:
                 finish = "context"
             else:
                 started = time.perf_counter()
