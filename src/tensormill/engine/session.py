@@ -79,9 +79,9 @@ class Session:
         self.timings = Timings(reused=self.begin(prompt))
         logits = self.feed(prompt[self.timings.reused :])
         self.timings.prefill(len(prompt) - self.timings.reused, time.perf_counter() - started)
-        sampler, stream, stops = Sampler(sampling, len(logits)), engine.tokenizer.stream(), StopMatcher(sampling.stop)
-        for token in prompt:
-            sampler.accept(token)
+        sampler = Sampler(sampling, len(logits), engine.tokenizer)
+        stream, stops = engine.tokenizer.stream(), StopMatcher(sampling.stop)
+        sampler.begin(prompt)
         finish, made = "length" if sampling.max_tokens == 0 else "", 0
         while not finish:
             token = sampler.sample(logits)
