@@ -93,4 +93,10 @@ MORE: dict[str, dict[str, Case]] = {
         "broken": Case(t := "<|tool_calls|>none<|calls|>", content=t),
         "cut off": Case(t := "<|tool_call:begin|>c1<|tool_call:name|>now<|tool_call:args|>{", content=t),
     },
+    "hunyuan": tag_calls(
+        "<tool_call:opensource>NAME<tool_sep:opensource>\nPARAMETERS\n</tool_call:opensource>",
+        "<arg_key:opensource>KEY</arg_key:opensource>\n<arg_value:opensource>VALUE</arg_value:opensource>",
+        "<tool_calls:opensource>\n", "\n</tool_calls:opensource>",
+    )
+    | {"thinking": Case("Hm.</think:opensource>Yes.", "Hm.", "Yes.", prompt="<｜hy_Assistant:opensource｜><think:opensource>")},
 }  # fmt: skip

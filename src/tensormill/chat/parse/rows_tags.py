@@ -124,3 +124,40 @@ MINIMAX_M3 = Format(  # values are trees of tags, each behind a token of its own
     keeps=("]<]minimax[>[", "<mm:think>", "</mm:think>", "<tool_call>", "</tool_call>"),
     thinks=("<mm:think>",),
 )
+HUNYUAN = Format(  # Hy3: GLM's shape, in tags of its own
+    "hunyuan",
+    marks=(
+        Mark(" <think:opensource>", "reasoning", start=True),
+        Mark(" </think:opensource>", "content"),
+    ),
+    sections=(Section(" <tool_calls:opensource>", " </tool_calls:opensource>"),),
+    calls=(
+        CallMark(
+            " <tool_call:opensource> {name} <tool_sep:opensource>",
+            Parameters(
+                " <arg_key:opensource> {key}</arg_key:opensource> <arg_value:opensource>",
+                ("</arg_value:opensource>",),
+                (" </tool_call:opensource>",),
+            ),
+            alone=False,
+        ),
+    ),
+    keeps=tuple(
+        f"<{slash}{word}:opensource>"
+        for word in ("think", "tool_calls", "tool_call", "arg_key", "arg_value")
+        for slash in ("", "/")
+    ),
+    thinks=("<think:opensource>",),
+    writing=Writing(
+        "<tool_call:opensource>{name}<tool_sep:opensource>\n",
+        "\n</tool_call:opensource>",
+        between="\n",
+        opens="<tool_calls:opensource>\n",
+        closes="\n</tool_calls:opensource>",
+        parameter=(
+            "<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>",
+            "</arg_value:opensource>",
+            "\n",
+        ),
+    ),
+)
