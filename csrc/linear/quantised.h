@@ -39,7 +39,8 @@ TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* s
       acc[t][1] = S::kOffset == 0 || !S::kHalves ? broadcast(0) : broadcast(x[t].start[S::kParts * g + 1]);
     }
     F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
-      for (int t = 0; t < NT; ++t) acc[t][line >> 2] = dot_at<S::kWide>(acc[t][line >> 2], codes, x[t].codes + 32 * g + 4 * line);
+      for (int t = 0; t < NT; ++t)
+        acc[t][line >> 2] = dot_at<S::kWide>(acc[t][line >> 2], codes, x[t].codes + 32 * g + 4 * line);
     });
     for (int h = 0; h < S::kParts; ++h) {
       const Floats w = load_floats(scale + 16 * (j * S::kParts + h));

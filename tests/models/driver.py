@@ -11,7 +11,7 @@ import numpy as np
 
 from tensormill import models
 from tensormill.gguf import GGUFFile
-from tensormill.program import Executable, Limits, Program, Run, WeightSource, build_step
+from tensormill.program import Executable, Limits, Program, Run, Step, WeightSource, build_step
 
 Compile = Callable[..., Executable]
 CONTEXT = 256
@@ -42,9 +42,16 @@ class Driver:
 
     def feed(self, ids: Sequence[int] | np.ndarray, past: int, want: Sequence[int] | None = None) -> np.ndarray:
         """One step; float32 logits [len(ids), V] of all its tokens, or of the wanted offsets."""
+        return np.array(self.executable.run(self._step(ids, past, want))["logits"])
+
+    def values(self, ids: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
+        """Every value of one step from the beginning, all rows wanted; the reference backend only."""
+        made = self.executable.values(self._step(ids, 0, None))  # type: ignore[attr-defined]
+        return {name: np.array(value) for name, value in made.items()}
+
+    def _step(self, ids: Sequence[int] | np.ndarray, past: int, want: Sequence[int] | None) -> Step:
         rows = range(len(ids)) if want is None else want
-        run = Run(tokens=ids, past=past, pages=self._tables(past + len(ids)), slot=1, want=rows)
-        return np.array(self.executable.run(build_step([run]))["logits"])
+        return build_step([Run(tokens=ids, past=past, pages=self._tables(past + len(ids)), slot=1, want=rows)])
 
     def _tables(self, length: int) -> dict[int, list[int]]:
         """Pages in falling order; a window's go round a ring that is just long enough, so a page too few is a wrong logit."""

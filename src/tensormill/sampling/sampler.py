@@ -57,7 +57,9 @@ class Sampler:
         every = not 0 < config.top_k < len(row) and config.top_p == 1 and config.min_p == 0
         ids = None if every else keep(row, config.top_k, config.top_p, config.min_p)
         kept = row if ids is None else row[ids]
-        weights = np.exp((kept - kept.max()) / np.float32(config.temperature))
+        weights = np.subtract(kept, kept.max(), dtype=np.float32)
+        weights /= np.float32(config.temperature)
+        np.exp(weights, out=weights)
         index = pick(weights, uniform(self.seed, position))
         return index if ids is None else int(ids[index])
 
