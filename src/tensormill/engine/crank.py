@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.engine.answer import Answer
+from tensormill.engine.grammar_work import GrammarWork
 from tensormill.engine.messages import Cancel, Failed, Generate, Reply, Request
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.program import Run
@@ -43,11 +44,12 @@ class Crank:
         self._governor = governor or Governor()
         self._clock = clock
         self._answers: dict[str, Answer] = {}
+        self._grammars = GrammarWork(engine)
 
     @property
     def busy(self) -> bool:
         """Whether a turn has anything to do."""
-        return bool(self._answers)
+        return bool(self._answers) or self._grammars.waiting
 
     def take(self, request: Request) -> list[Reply]:
         """Take a message in; a reply at once only if it is refused."""
@@ -60,34 +62,45 @@ class Crank:
         """Queue a request; refuses, in words for its sender, what can never run."""
         try:
             self.engine.check_tokens(request.tokens)
-            if request.id in self._answers:
+            if request.id in self._answers or request.id in self._grammars:
                 raise RequestError(f"there is a request {request.id!r} already")
             answer = Answer(request, self.engine, self._clock)
         except TensorMillError as error:
             return [Failed(request.id, str(error))]
-        self._answers[request.id] = answer
-        self.scheduler.add(answer.sequence)
+        if request.grammar is None:
+            self._add(answer)
+        else:
+            self._grammars.compile(request.id, request.grammar, answer)
         return []
+
+    def _add(self, answer: Answer) -> None:
+        self._answers[answer.sequence.id] = answer
+        self.scheduler.add(answer.sequence)
 
     def cancel(self, id: str) -> None:
         """Stop a request and give back all it holds; unknown ids have ended already."""
+        self._grammars.forget(id)
         answer = self._answers.pop(id, None)
         if answer is not None:
             self._forget(answer.sequence)
 
     def turn(self) -> list[Reply]:
         """One step; replies of the requests that got on."""
+        ready, replies = self._grammars.compiled(wait=not self._answers)
+        for answer in ready:
+            self._add(answer)
         self._guess()
         works = self.scheduler.plan()
         if not works:
-            return []
+            return replies
         for work in works:
             self._prepare(work)
         started = self._clock()
+        self._grammars.start_masks([(self._answers[w.sequence.id], w.tokens[w.sure :]) for w in works if w.wants])
         rows = self.engine.run([self._run(w) for w in works])
+        self._grammars.finish_masks()
         if all(w.sequence.decoding for w in works):
             self._governor.stepped(sum(len(w.tokens) for w in works), self._clock() - started)
-        replies: list[Reply] = []
         at = 0
         for work in works:
             n = len(work.tokens) - work.sure + 1 if work.wants else 0
@@ -105,9 +118,10 @@ class Crank:
             return
         started = self._clock()
         guesses = self._proposer.propose([wish for _, wish in wishes])
-        self._governor.proposed(self._clock() - started, sum(map(len, guesses)))
+        self._governor.proposed(self._clock() - started, sum(map(len, guesses)), [s.id for s, _ in wishes])
         for (sequence, asked), guess in zip(wishes, guesses, strict=True):
-            sequence.drafts = [t for t in guess[: asked.most] if t < self.engine.n_vocab]
+            known = [t for t in guess[: asked.most] if t < self.engine.n_vocab]
+            sequence.drafts = self._answers[sequence.id].plausible(known)
 
     def _wish(self, sequence: Sequence, decoding: int) -> tuple[Sequence, Wish] | None:
         """What may be guessed for a sequence: no further than it may go, and only in pages that can be had for nothing."""
@@ -143,7 +157,11 @@ class Crank:
         drafts = work.tokens[work.sure :]
         accepted: list[int] = []
         for i, row in enumerate(rows):
-            accepted.append(answer.sample(row))
+            try:
+                accepted.append(answer.sample(row))
+            except RequestError as error:  # its grammar has become too costly: never go on without it
+                self.cancel(work.sequence.id)
+                return [Failed(work.sequence.id, str(error))]
             if answer.finished or i >= len(drafts) or drafts[i] != accepted[-1]:
                 break
         if work.wants:
