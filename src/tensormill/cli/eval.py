@@ -1,4 +1,4 @@
-"""`tensormill eval`: how good the distributions of a model are on a text: `ppl`, perplexity, and `kld`, divergence from a base."""
+"""`tensormill eval`: how good a model is on a text: `ppl` (perplexity) and `kld` (divergence from a base)."""
 
 from __future__ import annotations
 
