@@ -39,7 +39,7 @@ def oracle() -> ModuleType:
 def measure(path: Path, text: str, args: argparse.Namespace) -> dict[str, Any]:
     """Both engines on one model."""
     started = time.perf_counter()
-    config = {"context": args.ctx, "chunk": args.ctx, "rows": ROWS, "kv_type": args.kv}
+    config = {"context": args.ctx, "chunk": args.ctx, "rows": ROWS, "kv_type": args.kv, "threads": args.threads}
     model = oracle().Oracle(str(path), kv=args.kv)
     ours, theirs = Divergence(), Divergence()
     with (
@@ -93,6 +93,7 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--chunks", type=int, default=4)
     parser.add_argument("--ctx", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--kv", choices=["f32", "f16"], default="f32")
     args = parser.parse_args()
     results = []
