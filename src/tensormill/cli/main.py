@@ -21,6 +21,7 @@ VERBS = {
     "tokenize": "text to token ids",
     "logits": "logits of given tokens, into a .npy file",
     "bench": "speed of prefill and decode",
+    "eval": "perplexity of a text, and divergence from a better copy",
     "doctor": "what this machine offers, and what is missing",
 }
 _SHORT = {"-t": "--threads", "-c": "--ctx"}
