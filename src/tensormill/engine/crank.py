@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.engine.answer import Answer
-from tensormill.engine.messages import Cancel, Failed, Generate, Reply, Request
+from tensormill.engine.embedder import Embedder
+from tensormill.engine.messages import Cancel, Embed, Failed, Generate, Reply, Request, Stats
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.program import Run
 from tensormill.scheduler import Scheduler, Work
@@ -43,18 +44,38 @@ class Crank:
         self._proposer = proposer
         self._clock = clock
         self._answers: dict[str, Answer] = {}
+        self._embedder = Embedder(engine)
+        self._steps = self._computed = 0
 
     @property
     def busy(self) -> bool:
         """Whether a turn has anything to do."""
-        return bool(self._answers)
+        return bool(self._answers) or self._embedder.busy
 
     def take(self, request: Request) -> list[Reply]:
         """Take a message in; a reply at once only if it is refused."""
         if isinstance(request, Cancel):
             self.cancel(request.id)
             return []
+        if isinstance(request, Embed):
+            return self._embed(request)
         return self.submit(request)
+
+    def stats(self) -> Stats:
+        """How full the engine is, and what it has done so far."""
+        scheduler, cache = self.scheduler, self.engine.cache
+        held = {p for s in scheduler.running if s.holding for p in s.holding.tables[0] if p}
+        return Stats(
+            len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self._computed,
+            scheduler.preemptions,
+        )  # fmt: skip
+
+    def _embed(self, request: Embed) -> list[Reply]:
+        try:
+            self._embedder.add(request)
+        except TensorMillError as error:
+            return [Failed(request.id, str(error))]
+        return []
 
     def submit(self, request: Generate) -> list[Reply]:
         """Queue a request; refuses, in words for its sender, what can never run."""
@@ -71,12 +92,17 @@ class Crank:
 
     def cancel(self, id: str) -> None:
         """Stop a request and give back all it holds; unknown ids have ended already."""
+        self._embedder.cancel(id)
         answer = self._answers.pop(id, None)
         if answer is not None:
             self.scheduler.remove(answer.sequence)
 
     def turn(self) -> list[Reply]:
-        """One step; replies of the requests that got on."""
+        """One step (and a chunk of a text to embed); replies of the requests that got on."""
+        replies = self._step() if self._answers else []
+        return replies + self._embedder.turn(alone=not self._answers)
+
+    def _step(self) -> list[Reply]:
         self._guess()
         works = self.scheduler.plan()
         if not works:
@@ -84,6 +110,8 @@ class Crank:
         for work in works:
             self._prepare(work)
         rows = self.engine.run([self._run(w) for w in works])
+        self._steps += 1
+        self._computed += sum(len(w.tokens) for w in works)
         replies: list[Reply] = []
         at = 0
         for work in works:
