@@ -8,7 +8,6 @@ SOURCES := $(shell find CMakeLists.txt csrc -type f 2>/dev/null)
 
 export PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODELS ?= smollm2 gemma3 qwen-coder-0.5b
-TEST_MODELS ?= smollm2
 ARGS ?=
 
 .PHONY: help run test lint format models bench build hooks clean
@@ -17,7 +16,7 @@ help:
 	@echo 'make run                     build everything and answer PROMPT with the demo model (98 MB, fetched once)'
 	@echo 'make test                    build everything and run the tests (ARGS="-k name" chooses)'
 	@echo 'make lint | make format      ruff, mypy, import rules | rewrite what ruff can'
-	@echo 'make models                  fetch the models of the tests that need real ones ($(MODELS))'
+	@echo 'make models                  fetch what some tests need: vocabularies and $(MODELS)'
 	@echo 'make bench                   compare with llama.cpp, which is built first (minutes)'
 	@echo 'make build | make hooks      only build | check every commit before it is made'
 	@echo 'make clean                   remove all that was built here, .venv too; models stay'
@@ -26,14 +25,14 @@ run: $(VENV)/built
 	@model=$$($(BIN)/python tests/get_models.py smollm2) && $(BIN)/tensormill run "$$model" "$$PROMPT" $(ARGS)
 
 test: $(VENV)/built
-	@$(BIN)/python tests/get_models.py $(TEST_MODELS)
+	@$(BIN)/python tests/get_models.py smollm2
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/built
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/*.py tests/get_models.py
+	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/vs_llama_cpp.py tests/get_models.py
 	$(BIN)/lint-imports
 
 format: $(VENV)/built
@@ -42,6 +41,7 @@ format: $(VENV)/built
 
 models: $(VENV)/python
 	@$(BIN)/python tests/get_models.py $(MODELS)
+	@if [ -e tests/fetch_vocabs.py ]; then $(BIN)/python tests/fetch_vocabs.py; fi
 
 bench: $(VENV)/built
 	$(BIN)/python benchmarks/vs_llama_cpp.py $(ARGS)

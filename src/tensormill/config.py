@@ -32,6 +32,10 @@ class EngineConfig:
     """Most rows of logits that are wanted at once (`tensormill logits` wants all)."""
     sequences: int = 1
     """Most sequences that are computed together."""
+    drafts: int = 0
+    """Most tokens guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the answer."""
+    draft_model: str | None = None
+    """GGUF of a small model with the same vocabulary that guesses; without it guesses repeat the sequence's own text."""
     pre: str | None = None
     """Pre-tokenizer to use instead of the one the file names."""
     template: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ops import models
+from ops import sketches
 from tensormill.gguf import GGMLType
 from tensormill.program import Cache, Op, Recipe, Selected, Tracer, Value
 from tensormill.program.cost import Cost, Sizes, cost, stored_bytes, total
@@ -116,7 +116,7 @@ def test_stored_bytes_of_cuts() -> None:
 
 
 def test_a_fused_op_works_as_its_body_and_moves_less() -> None:
-    program = models.llama().program
+    program = sketches.llama().program
     at = next(i for i, op in enumerate(program.ops) if op.kind == "unary")
     body = program.ops[at : at + 3]  # silu, linear, mul
     hidden = {v for op in body for v in op.outputs}
@@ -128,7 +128,7 @@ def test_a_fused_op_works_as_its_body_and_moves_less() -> None:
 
 
 def test_a_dense_model_decodes_at_two_flops_a_weight() -> None:
-    program = models.llama().program
+    program = sketches.llama().program
     sizes = Sizes(rows=0, kv_bytes=0)
     matrices = sum(v.shape[0] * v.shape[1] for v in program.weights if "embd" not in v.name)
     step = total(program, sizes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ops import models
+from ops import sketches
 from ops.driver import Driver, Feed, whole
 from ops.tiny import Memory
 from tensormill.backends.reference import compile
@@ -18,38 +18,38 @@ LIMITS = Limits(tokens=8, sequences=2, rows=8, pages={0: 3, 4: 3}, page=8, kv_ty
 
 
 def test_an_unknown_op_and_a_missing_lifetime_are_refused_by_name() -> None:
-    m = models.llama(window=4)
+    m = sketches.llama(window=4)
     with pytest.raises(BackendError, match="lifetime 4"):
         compile(m.program, m.source, replace(LIMITS, pages={0: 3}))
     odd = Program("odd", (Op("conv3d", (), (Value("y", ("T",)),)),), {})
     with pytest.raises(BackendError, match="conv3d"):
         compile(odd, m.source, LIMITS)
     with pytest.raises(BackendError, match="no multiple of ratio 8"):
-        compile(models.deepseek4().program, models.deepseek4().source, replace(LIMITS, page=4, pages={0: 3, 10: 3}))
+        compile(sketches.deepseek4().program, sketches.deepseek4().source, replace(LIMITS, page=4, pages={0: 3, 10: 3}))
 
 
 def test_what_the_scheduler_owes_is_checked() -> None:
-    m = models.llama()
+    m = sketches.llama()
     executable = compile(m.program, m.source, LIMITS)
     with pytest.raises(ProgramError, match="9 tokens"):
         executable.run(build_step([Run(range(9), pages={0: [1, 2]})]))
     for pages in ([], [0], [1]):
         with pytest.raises(ProgramError, match="no page"):
             executable.run(build_step([Run(range(2), past=8 if pages == [1] else 0, pages={0: pages})]))
-    recurrent = compile(models.qwen35().program, models.qwen35().source, replace(LIMITS, drafts=1))
+    recurrent = compile(sketches.qwen35().program, sketches.qwen35().source, replace(LIMITS, drafts=1))
     with pytest.raises(ProgramError, match="drafts"):
         recurrent.run(build_step([Run(range(4), sure=2, slot=1)]))
 
 
 def test_forgotten_rows_are_poison() -> None:
     """A past that was never written is NaN, not zero: the tests above could not see a wrong page otherwise."""
-    m = models.llama()
+    m = sketches.llama()
     out = compile(m.program, m.source, LIMITS).run(build_step([Run([1], past=3, pages={0: [1]})]))
     assert np.isnan(out["logits"]).all()
 
 
 def test_values_are_named_and_end_in_the_outputs() -> None:
-    d = Driver(models.llama())
+    d = Driver(sketches.llama())
     step = build_step([Run([1, 2, 3], pages={0: [1]})])
     values = d.executable.values(step)
     np.testing.assert_array_equal(values["logits"], d.executable.run(step)["logits"])
@@ -57,7 +57,7 @@ def test_values_are_named_and_end_in_the_outputs() -> None:
 
 
 def test_a_fused_op_runs_its_body() -> None:
-    m = models.llama()
+    m = sketches.llama()
     step = build_step([Run([1, 2, 3], pages={0: [1]})])
     expected = compile(m.program, m.source, LIMITS).run(step)["logits"]
     ops = list(m.program.ops)
@@ -71,7 +71,7 @@ def test_a_fused_op_runs_its_body() -> None:
 
 
 def test_a_wrong_spec_cannot_pass() -> None:
-    m = models.llama()
+    m = sketches.llama()
     ops = list(m.program.ops)
     at, op = next((i, op) for i, op in enumerate(ops) if op.kind == "linear")
     ops[at] = replace(op, outputs=(replace(op.outputs[0], shape=("T", 7)),))
@@ -81,7 +81,7 @@ def test_a_wrong_spec_cannot_pass() -> None:
 
 @pytest.mark.parametrize("name", ["llama", "qwen35", "mamba", "deepseek4"])
 def test_float64_agrees_and_chunks_to_its_own_precision(name: str) -> None:
-    m = getattr(models, name)()
+    m = getattr(sketches, name)()
     tokens = np.random.default_rng(3).integers(0, 31, 30).tolist()
     exact = whole(m, tokens, precision=np.float64)
     np.testing.assert_allclose(whole(m, tokens), exact, atol=1e-4 * np.ptp(exact))
@@ -93,7 +93,7 @@ def test_float64_agrees_and_chunks_to_its_own_precision(name: str) -> None:
 
 
 def test_half_precision_pages_round_what_is_read() -> None:
-    m = models.llama()
+    m = sketches.llama()
     step = build_step([Run([1, 2, 3, 4], pages={0: [1]}, want=range(4))])
     exact = compile(m.program, m.source, LIMITS).run(step)["logits"]
     half = compile(m.program, m.source, replace(LIMITS, kv_type="f16")).run(step)["logits"]
@@ -102,7 +102,7 @@ def test_half_precision_pages_round_what_is_read() -> None:
 
 
 def test_progress_counts_bytes_of_the_file() -> None:
-    m = models.llama()
+    m = sketches.llama()
     seen: list[tuple[int, int]] = []
     compile(m.program, m.source, LIMITS, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] == sum(v.recipe.shape[0] * v.recipe.shape[1] * 4 for v in m.program.weights if v.recipe)

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops import models
+from ops import sketches
 from ops.driver import PAGE, Driver, Feed, Track, whole
 from ops.tiny import Model
 
 LENGTH = 37
 MODELS: dict[str, Callable[[], Model]] = {
-    "llama": cache(models.llama),
-    "llama-slide": cache(lambda: models.llama(10)),
-    "llama-chunk": cache(lambda: models.llama(12, "chunk")),
-    "llama-centred": cache(lambda: models.llama(12, "centred")),
-    "qwen35": cache(models.qwen35),
-    "mamba": cache(models.mamba),
-    "deepseek4": cache(models.deepseek4),
+    "llama": cache(sketches.llama),
+    "llama-slide": cache(lambda: sketches.llama(10)),
+    "llama-chunk": cache(lambda: sketches.llama(12, "chunk")),
+    "llama-centred": cache(lambda: sketches.llama(12, "centred")),
+    "qwen35": cache(sketches.qwen35),
+    "mamba": cache(sketches.mamba),
+    "deepseek4": cache(sketches.deepseek4),
 }
 calm = settings(derandomize=True, max_examples=12, deadline=None, database=None)
 

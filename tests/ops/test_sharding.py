@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops import models
+from ops import sketches
 from ops.ranks import Ranks
 from ops.tiny import Model
 from tensormill.backends.reference import compile
@@ -322,13 +322,13 @@ def experts(up: int, down: int) -> Callable[[Value], State]:
 
 
 PROGRAMS: dict[str, tuple[Callable[[], Model], Callable[[Value], State]]] = {
-    "llama": (models.llama, dense),
-    "qwen35": (models.qwen35, recurrent),
-    "experts inside": (models.mamba, experts(1, 2)),
-    "experts by rank": (models.mamba, experts(0, 0)),
-    "muse by experts": (models.muse, experts(0, 0)),
-    "muse by output rows": (models.muse, experts(1, 1)),
-    "muse by inner columns": (models.muse, experts(1, 2)),
+    "llama": (sketches.llama, dense),
+    "qwen35": (sketches.qwen35, recurrent),
+    "experts inside": (sketches.mamba, experts(1, 2)),
+    "experts by rank": (sketches.mamba, experts(0, 0)),
+    "muse by experts": (sketches.muse, experts(0, 0)),
+    "muse by output rows": (sketches.muse, experts(1, 1)),
+    "muse by inner columns": (sketches.muse, experts(1, 2)),
 }
 
 

@@ -7,8 +7,8 @@ but itself: not on its neighbours, its chunks, or guesses made for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ from tensormill.engine.embedder import Embedder
 from tensormill.engine.messages import Cancel, Embed, Failed, Generate, Reply, Request, Stats
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.program import Run
-from tensormill.scheduler import Scheduler, Work
+from tensormill.scheduler import Scheduler, Sequence, Work
+from tensormill.speculation import Governor, Proposer, Wish
 
 if TYPE_CHECKING:
     from tensormill.engine.engine import Engine
@@ -26,22 +27,21 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.float32]
 
 
-class Proposer(Protocol):
-    """Guesses what comes next (speculation/)."""
-
-    def propose(self, tokens: Sequence[int], most: int) -> list[int]:
-        """At most `most` tokens that may follow."""
-
-
 class Crank:
     """Many requests on one engine; single-threaded. `submit` and `cancel` between turns."""
 
     def __init__(
-        self, engine: Engine, proposer: Proposer | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        engine: Engine,
+        proposer: Proposer | None = None,
+        governor: Governor | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine
         self.scheduler = Scheduler(engine.cache, budget=engine.chunk, stateful=engine.stateful)
-        self._proposer = proposer
+        self._proposer = proposer or engine.proposer
+        self._governor = governor or Governor()
         self._clock = clock
         self._answers: dict[str, Answer] = {}
         self._embedder = Embedder(engine)
@@ -95,7 +95,7 @@ class Crank:
         self._embedder.cancel(id)
         answer = self._answers.pop(id, None)
         if answer is not None:
-            self.scheduler.remove(answer.sequence)
+            self._forget(answer.sequence)
 
     def turn(self) -> list[Reply]:
         """One step (and a chunk of a text to embed); replies of the requests that got on."""
@@ -109,9 +109,12 @@ class Crank:
             return []
         for work in works:
             self._prepare(work)
+        started = self._clock()
         rows = self.engine.run([self._run(w) for w in works])
         self._steps += 1
         self._computed += sum(len(w.tokens) for w in works)
+        if all(w.sequence.decoding for w in works):
+            self._governor.stepped(sum(len(w.tokens) for w in works), self._clock() - started)
         replies: list[Reply] = []
         at = 0
         for work in works:
@@ -121,13 +124,28 @@ class Crank:
         return replies
 
     def _guess(self) -> None:
-        most = self.engine.limits.drafts
-        if self._proposer is None or not most:
+        """Guesses for every decoding sequence that they may help, all at once."""
+        if self._proposer is None:
             return
-        for sequence in self.scheduler.running:
-            if sequence.decoding:
-                left = self._answers[sequence.id].left - 1
-                sequence.drafts = self._proposer.propose(sequence.tokens, min(most, left)) if left > 0 else []
+        decoding = [s for s in self.scheduler.running if s.decoding]
+        wishes = [wish for s in decoding if (wish := self._wish(s, len(decoding)))]
+        if not wishes:
+            return
+        started = self._clock()
+        guesses = self._proposer.propose([wish for _, wish in wishes])
+        self._governor.proposed(self._clock() - started, sum(map(len, guesses)))
+        for (sequence, asked), guess in zip(wishes, guesses, strict=True):
+            sequence.drafts = [t for t in guess[: asked.most] if t < self.engine.n_vocab]
+
+    def _wish(self, sequence: Sequence, decoding: int) -> tuple[Sequence, Wish] | None:
+        """What may be guessed for a sequence: no further than it may go, and only in pages that can be had for nothing."""
+        holding, length = sequence.holding, len(sequence.tokens)
+        assert holding is not None
+        limit = min(self.engine.limits.drafts, self._answers[sequence.id].left - 1)
+        most = self._governor.most(sequence.id, limit, decoding) if limit > 0 else 0
+        if not most or not self.engine.cache.reserve(holding, length + most):
+            return None
+        return sequence, Wish(sequence.id, sequence.tokens, most, holding.tables[0], holding.slot)
 
     def _prepare(self, work: Work) -> None:
         """What must be done before a sequence's first step: its recurrent states, if it resumes behind a snapshot."""
@@ -158,10 +176,18 @@ class Crank:
                 break
         if work.wants:
             answer.guessed(len(drafts), len(accepted) - 1)
+            if not answer.finished:
+                self._governor.learned(work.sequence.id, len(drafts), len(accepted) - 1)
         self.scheduler.commit(work, accepted)
         if work.snapshot and work.sequence.holding is not None:
             self.engine.keep_snapshot(work.sequence.holding.node, work.sequence.holding.slot)
         if answer.finished:
             del self._answers[work.sequence.id]
-            self.scheduler.remove(work.sequence)
+            self._forget(work.sequence)
         return [answer.reply()] if work.wants else []
+
+    def _forget(self, sequence: Sequence) -> None:
+        self.scheduler.remove(sequence)
+        self._governor.forget(sequence.id)
+        if self._proposer is not None:
+            self._proposer.forget(sequence.id)

@@ -16,12 +16,14 @@ from tensormill import models
 from tensormill.cache import Cache
 from tensormill.chat import ChatTemplate
 from tensormill.config import EngineConfig
+from tensormill.engine import drafting
 from tensormill.engine.session import Session
 from tensormill.engine.sizing import Sizes, is_stateful, limits
 from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.program import Backend, Executable, Program, Run, WeightSource, build_step
 from tensormill.program.backend import Progress
+from tensormill.speculation import Proposer
 from tensormill.tokenizer import Tokenizer
 
 DEFAULT_CONTEXT = 8192
@@ -37,7 +39,7 @@ class Engine:
         self.chunk = min(config.chunk, self.context)
         self.program: Program = models.trace(file, context=self.context)["main"]
         self.stateful = is_stateful(self.program)
-        sizes = Sizes(config.sequences, self.context, self.chunk, min(config.rows, self.chunk))
+        sizes = Sizes(config.sequences, self.context, self.chunk, min(config.rows, self.chunk), config.drafts)
         self.limits = limits(self.program, sizes, config.kv_type)
         self.cache = Cache(self.limits.pages, page=self.limits.page, slots=self.limits.slots, stateful=self.stateful)
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))
@@ -75,6 +77,11 @@ class Engine:
         t = self.tokenizer
         bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
         return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
+
+    @cached_property
+    def proposer(self) -> Proposer | None:
+        """What guesses tokens ahead, as the configuration says; made at first use."""
+        return drafting.proposer(self)
 
     @property
     def n_vocab(self) -> int:

@@ -63,7 +63,8 @@ class Session:
 
     def feed(self, tokens: Sequence[int]) -> Logits:
         """Append tokens; the logits [V] that follow the last."""
-        return list(self._chunks(tokens, False, self._engine.chunk))[-1][-1]
+        *_, last = self._chunks(tokens, False, self._engine.chunk)
+        return last.reshape(-1)
 
     def logits(self, tokens: Sequence[int], chunk: int = 0) -> Logits:
         """Append tokens; the logits [n, V] that follow each, computed at most `chunk` tokens at a time."""
