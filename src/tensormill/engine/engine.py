@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from tensormill.program import Backend, Executable, Program, Run, WeightSource, 
 from tensormill.program.backend import Progress
 from tensormill.speculation import Proposer
 from tensormill.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tensormill.sampling.grammar import Grammars
 
 DEFAULT_CONTEXT = 8192
 
@@ -77,6 +80,13 @@ class Engine:
         t = self.tokenizer
         bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
         return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """Compiles what answers must look like; built at first use (a second for a large vocabulary)."""
+        from tensormill.sampling.grammar import Grammars
+
+        return Grammars(self.tokenizer)
 
     @cached_property
     def proposer(self) -> Proposer | None:
