@@ -68,8 +68,8 @@ def test_calls_and_their_outputs_are_taken_as_items(client: openai.OpenAI) -> No
 def test_what_is_not_understood_is_refused_by_name(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="web_search"):
         client.responses.create(input="x", tools=[{"type": "web_search"}], **QUICK)
+    part = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"}
     with pytest.raises(openai.BadRequestError, match="input_image"):
-        part = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"}
         client.responses.create(input=[{"role": "user", "content": [part]}], **QUICK)
     with pytest.raises(openai.BadRequestError, match="background"):
         client.responses.create(input="x", background=True, **QUICK)
