@@ -81,6 +81,7 @@ def test_help_of_a_command_imports_no_arrays() -> None:
         (["tokenize", "MODEL", "a", "--pre", "qwen9"], 1, "qwen9"),
         (["trace", "MODEL", "--diff", "x.npz"], 2, "--tokens 1,2,3"),
         (["trace", "MODEL", "--diff", __file__, "--tokens", "1"], 2, "as an .npz dump"),
+        (["trace", "MODEL", "--dump", "/tmp/no/such/folder/x.npz", "--tokens", "1"], 1, "No such file"),
         (["bench", "MODEL", "-p", "0", "-n", "0"], 2, "-p or -n above 0"),
         (["inspect", "MODEL", "--key", "general.nam"], 2, "did you mean general.name"),
     ],

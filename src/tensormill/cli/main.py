@@ -46,6 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush says nothing
         return 1
+    except OSError as error:
+        if debug:
+            raise
+        print(f"tensormill: {error}", file=sys.stderr)
+        return 1
     return code
 
 

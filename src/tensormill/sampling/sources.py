@@ -17,7 +17,7 @@ from tensormill.sampling.gbnf import to_lark
 from tensormill.sampling.schema import checked, parsed
 
 # at most a space, or a line break and an indentation: models that may write white space for ever sometimes do
-WHITE = r" |\n[ ]{0,64}|\n\t{0,16}"
+WHITE = r" |\n[ ]{0,32}|\n\t{0,16}"
 _OPTIONS = {"whitespace_pattern": WHITE, "lenient": False, "coerce_one_of": False}
 
 
