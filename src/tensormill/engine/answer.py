@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence as Seq
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from tensormill.scheduler import Sequence
 
 if TYPE_CHECKING:
     from tensormill.engine.engine import Engine
+    from tensormill.sampling.grammar import Matcher
 
 Logits = npt.NDArray[np.float32]
 
@@ -21,13 +22,16 @@ Logits = npt.NDArray[np.float32]
 class Answer:
     """Turns rows of logits into tokens and text, until something ends it."""
 
-    def __init__(self, request: Generate, engine: Engine, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, request: Generate, engine: Engine, clock: Callable[[], float], matcher: Matcher | None = None
+    ) -> None:
         self.sequence = Sequence(
             request.id, list(request.tokens), len(request.tokens), request.key, request.salt, request.priority
         )  # fmt: skip
         self._request = request
         self._engine = engine
         self._clock = clock
+        self.matcher = matcher
         self._sampler = Sampler(request.sampling, engine.n_vocab)
         for token in request.tokens:
             self._sampler.accept(token)
@@ -57,6 +61,10 @@ class Answer:
         """Its first step is about to run (called before every step)."""
         self._started = self._started or self._clock()
 
+    def plausible(self, drafts: Seq[int]) -> list[int]:
+        """Those of the guesses, from the first on, that its grammar would let through."""
+        return list(drafts[: self.matcher.fits(drafts)] if self.matcher else drafts)
+
     def guessed(self, drafted: int, accepted: int) -> None:
         """Count drafts and how many of them were right."""
         self._drafted += drafted
@@ -64,11 +72,14 @@ class Answer:
 
     def sample(self, logits: Logits) -> int:
         """The next token from its row [V]; ends the answer where that token, its text, or a limit says so."""
-        token = self._sampler.sample(logits)
+        grammar = self.matcher
+        token = self._sampler.sample(logits, allowed=grammar.allowed(len(logits)) if grammar else None)
         self._first = self._first or self._clock()
-        if token in self._engine.tokenizer.end_ids and not self._request.sampling.ignore_eos:
+        if token in self._engine.tokenizer.end_ids and (grammar or not self._request.sampling.ignore_eos):
             self._end("stop", token)
             return token
+        if grammar:
+            grammar.accept(token)
         self._sampler.accept(token)
         self._made += 1
         self._new.append(token)
@@ -78,6 +89,8 @@ class Answer:
         self._text += text
         if stopped:
             self._end("stop", self._stops.matched)
+        elif grammar and grammar.closed:
+            self._end("stop")  # nothing can follow: no step is spent on the end token
         elif self._made == self._request.sampling.max_tokens:
             self._end("length")
         elif len(self.sequence.tokens) + len(self._new) > self._engine.context - 1:

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.engine.answer import Answer
-from tensormill.engine.messages import Cancel, Failed, Generate, Reply, Request
+from tensormill.engine.embedder import Embedder
+from tensormill.engine.grammar_work import GrammarWork
+from tensormill.engine.messages import Cancel, Embed, Failed, Generate, Reply, Request, Stats
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.program import Run
 from tensormill.scheduler import Scheduler, Sequence, Work
@@ -43,40 +45,77 @@ class Crank:
         self._governor = governor or Governor()
         self._clock = clock
         self._answers: dict[str, Answer] = {}
+        self._embedder = Embedder(engine)
+        self._grammars = GrammarWork(engine)
+        self._steps = self._computed = 0
 
     @property
     def busy(self) -> bool:
         """Whether a turn has anything to do."""
-        return bool(self._answers)
+        return bool(self._answers) or self._grammars.waiting or self._embedder.busy
 
     def take(self, request: Request) -> list[Reply]:
         """Take a message in; a reply at once only if it is refused."""
         if isinstance(request, Cancel):
             self.cancel(request.id)
             return []
+        if isinstance(request, Embed):
+            return self._embed(request)
         return self.submit(request)
+
+    def stats(self) -> Stats:
+        """How full the engine is, and what it has done so far."""
+        scheduler, cache = self.scheduler, self.engine.cache
+        held = {p for s in scheduler.running if s.holding for p in s.holding.tables[0] if p}
+        return Stats(
+            len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self._computed,
+            scheduler.preemptions,
+        )  # fmt: skip
+
+    def _embed(self, request: Embed) -> list[Reply]:
+        try:
+            self._embedder.add(request)
+        except TensorMillError as error:
+            return [Failed(request.id, str(error))]
+        return []
 
     def submit(self, request: Generate) -> list[Reply]:
         """Queue a request; refuses, in words for its sender, what can never run."""
         try:
             self.engine.check_tokens(request.tokens)
-            if request.id in self._answers:
+            if request.id in self._answers or request.id in self._grammars:
                 raise RequestError(f"there is a request {request.id!r} already")
             answer = Answer(request, self.engine, self._clock)
         except TensorMillError as error:
             return [Failed(request.id, str(error))]
-        self._answers[request.id] = answer
-        self.scheduler.add(answer.sequence)
+        if request.grammar is None:
+            self._add(answer)
+        else:
+            self._grammars.compile(request.id, request.grammar, answer)
         return []
+
+    def _add(self, answer: Answer) -> None:
+        self._answers[answer.sequence.id] = answer
+        self.scheduler.add(answer.sequence)
 
     def cancel(self, id: str) -> None:
         """Stop a request and give back all it holds; unknown ids have ended already."""
+        self._embedder.cancel(id)
+        self._grammars.forget(id)
         answer = self._answers.pop(id, None)
         if answer is not None:
             self._forget(answer.sequence)
 
     def turn(self) -> list[Reply]:
-        """One step; replies of the requests that got on."""
+        """One step (and a chunk of a text to embed); replies of the requests that got on."""
+        ready, replies = self._grammars.compiled(wait=not self._answers and not self._embedder.busy)
+        for answer in ready:
+            self._add(answer)
+        if self._answers:
+            replies += self._step()
+        return replies + self._embedder.turn(alone=not self._answers)
+
+    def _step(self) -> list[Reply]:
         self._guess()
         works = self.scheduler.plan()
         if not works:
@@ -84,7 +123,11 @@ class Crank:
         for work in works:
             self._prepare(work)
         started = self._clock()
+        self._grammars.start_masks([(self._answers[w.sequence.id], w.tokens[w.sure :]) for w in works if w.wants])
         rows = self.engine.run([self._run(w) for w in works])
+        self._grammars.finish_masks()
+        self._steps += 1
+        self._computed += sum(len(w.tokens) for w in works)
         if all(w.sequence.decoding for w in works):
             self._governor.stepped(sum(len(w.tokens) for w in works), self._clock() - started)
         replies: list[Reply] = []
@@ -107,7 +150,8 @@ class Crank:
         guesses = self._proposer.propose([wish for _, wish in wishes])
         self._governor.proposed(self._clock() - started, sum(map(len, guesses)))
         for (sequence, asked), guess in zip(wishes, guesses, strict=True):
-            sequence.drafts = [t for t in guess[: asked.most] if t < self.engine.n_vocab]
+            known = [t for t in guess[: asked.most] if t < self.engine.n_vocab]
+            sequence.drafts = self._answers[sequence.id].plausible(known)
 
     def _wish(self, sequence: Sequence, decoding: int) -> tuple[Sequence, Wish] | None:
         """What may be guessed for a sequence: no further than it may go, and only in pages that can be had for nothing."""
@@ -143,7 +187,12 @@ class Crank:
         drafts = work.tokens[work.sure :]
         accepted: list[int] = []
         for i, row in enumerate(rows):
-            accepted.append(answer.sample(row))
+            try:
+                accepted.append(answer.sample(row))
+            except TensorMillError as error:  # its grammar has become too costly, or its logits are no numbers
+                self.cancel(work.sequence.id)
+                kind = "request" if isinstance(error, RequestError) else "engine"
+                return [Failed(work.sequence.id, str(error), kind)]
             if answer.finished or i >= len(drafts) or drafts[i] != accepted[-1]:
                 break
         if work.wants:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from tensormill.program import Backend, Executable, Program, Run, WeightSource, 
 from tensormill.program.backend import Progress
 from tensormill.speculation import Proposer
 from tensormill.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tensormill.sampling.grammar import Grammars
 
 DEFAULT_CONTEXT = 8192
 
@@ -79,6 +82,13 @@ class Engine:
         return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
 
     @cached_property
+    def grammars(self) -> Grammars:
+        """Compiles what answers must look like; built at first use (a second for a large vocabulary)."""
+        from tensormill.sampling.grammar import Grammars
+
+        return Grammars(self.tokenizer)
+
+    @cached_property
     def proposer(self) -> Proposer | None:
         """What guesses tokens ahead, as the configuration says; made at first use."""
         return drafting.proposer(self)
@@ -100,9 +110,13 @@ class Engine:
 
     def run(self, runs: Sequence[Run]) -> npt.NDArray[np.float32]:
         """Logits [R, V] of one step, as a copy."""
+        return np.array(self.outputs(runs)["logits"], np.float32)
+
+    def outputs(self, runs: Sequence[Run]) -> dict[str, npt.NDArray[Any]]:
+        """What the program gives of one step, by name (logits [R, V], hidden [R, D]); valid until the next."""
         ratios = sorted({c.ratio for c in self.program.caches if c.ratio > 1})
         step = build_step(runs, components=self.components, ratios=ratios)
-        return np.array(self.executable.run(step)["logits"], np.float32)
+        return self.executable.run(step)
 
     def keep_snapshot(self, node: Any, slot: int) -> None:
         """Keep what a slot holds at the end of a tree node, so that later prompts can resume there."""

@@ -1,4 +1,4 @@
-"""Logits → tokens: the sampler chain, penalties, and stop strings."""
+"""Logits → tokens: the sampler chain, penalties, stop strings, and what grammars allow (`sampling.grammar`)."""
 
 from tensormill.sampling.sampler import Sampler
 from tensormill.sampling.stop import StopMatcher

@@ -37,14 +37,16 @@ class Sampler:
         self.position += len(tokens)
         self._penalties.accept(tokens)
 
-    def sample(self, logits: np.ndarray, *, position: int | None = None) -> int:
+    def sample(self, logits: np.ndarray, *, position: int | None = None, allowed: np.ndarray | None = None) -> int:
         """The token at `position` (default: after all accepted ones) for float32 `logits` [V].
 
-        Raises RequestError if the row has the wrong length, BackendError if it holds NaN or only -inf.
+        `allowed` bool [V]: which tokens a grammar lets through, before anything else is looked at. Raises RequestError if the row has the wrong length, BackendError if it holds NaN or only -inf.
         """
         if logits.shape != (self.n_vocab,):
             raise RequestError(f"logits must have the shape ({self.n_vocab},), not {logits.shape}")
         row = self._penalties.apply(logits)
+        if allowed is not None:
+            row = np.where(allowed, row, np.float32(-np.inf))
         best = int(row.argmax())
         if not np.isfinite(row[best]):
             raise BackendError(f"the model gave {row[best]} as its largest logit: the file or a kernel is broken")

@@ -1,0 +1,171 @@
+"""JSON schemas: what is enforced, what only informs, and what is refused by keyword and path. Nothing is ignored silently.
+
+llguidance passes over keywords that it does not know and names no paths, hence the walk here. A schema that nobody promised to
+keep (tools without `strict`) is loosened instead: what cannot be enforced is left out of it, and said so in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from llguidance import LLMatcher
+
+from tensormill.errors import RequestError
+
+log = logging.getLogger(__name__)
+ENFORCED = frozenset(
+    "type enum const anyOf oneOf allOf $ref $defs definitions properties required additionalProperties patternProperties "
+    "minProperties maxProperties items prefixItems additionalItems minItems maxItems minLength maxLength pattern format "
+    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf nullable".split()
+)
+INFORMING = frozenset(
+    "title description default example examples deprecated readOnly writeOnly $schema $id id $comment $anchor $dynamicAnchor "
+    "$vocabulary contentEncoding contentMediaType contentSchema discriminator externalDocs xml markdownDescription "
+    "enumDescriptions enumNames propertyOrdering strict".split()
+)
+_TRIVIAL = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True, "propertyNames": True, "not": False}
+_MAPS = ("$defs", "definitions", "properties", "patternProperties")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+_ONE = ("items", "additionalProperties", "additionalItems")
+_BROAD = ["type", "properties", "properties", "required"]  # blamed last, the more often the later
+_DEEPEST = 200
+_LOOSENED = 200
+
+Path = tuple[str | int, ...]
+
+
+def parsed(text: str, title: str) -> Any:
+    """JSON text; RequestError says where it is broken."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{title} is no JSON: {error}") from None
+
+
+def checked(schema: Any, *, strict: bool, title: str) -> Any:
+    """The schema as it can be enforced; with `strict` all of it, or RequestError with the keyword and its path."""
+    if not isinstance(schema, (dict, bool)):
+        raise RequestError(f"{title} must be an object or a boolean, not {json.dumps(schema)[:40]}")
+    if isinstance(schema, bool):
+        schema = {} if schema else {"enum": []}
+    schema = _walked(schema, (), strict, title)
+    for _ in range(_LOOSENED):
+        error = _error(schema)
+        if error is None:
+            return schema
+        path, keyword = _culprit(schema)
+        where = f"{keyword!r} at {_pointer(path)}" if keyword else f"what stands at {_pointer(path)}"
+        if strict:
+            raise RequestError(f"{title}: {where} cannot be enforced: {error}")
+        log.warning("%s: %s cannot be enforced and is left out: %s", title, where, error)
+        if not _loosened(schema, path, keyword):
+            break
+    return {"type": "object"}
+
+
+def _walked(node: Any, path: Path, strict: bool, title: str) -> Any:
+    """A copy with nothing in it that llguidance would pass over."""
+    if len(path) > _DEEPEST:
+        raise RequestError(f"{title} is nested too deeply at {_pointer(path)}")
+    if not isinstance(node, dict):
+        return node
+    kept: dict[str, Any] = {}
+    for keyword, value in node.items():
+        if keyword in ENFORCED:
+            kept[keyword] = _inside(keyword, value, path, strict, title)
+        elif not _harmless(keyword, value):
+            if strict:
+                raise RequestError(f"{title}: the keyword {keyword!r} at {_pointer(path)} cannot be enforced")
+            log.warning("%s: the keyword %r at %s cannot be enforced and is left out", title, keyword, _pointer(path))
+        elif keyword in ("$id", "id", "$anchor", "$schema"):
+            kept[keyword] = value
+    if kept.pop("nullable", False) is True:
+        return {"anyOf": [kept, {"type": "null"}]} if path else kept
+    return kept
+
+
+def _harmless(keyword: str, value: Any) -> bool:
+    informs = keyword in INFORMING or (keyword.startswith("x-") and keyword != "x-guidance")
+    return informs or (keyword in _TRIVIAL and value is _TRIVIAL[keyword])
+
+
+def _inside(keyword: str, value: Any, path: Path, strict: bool, title: str) -> Any:
+    if keyword in _MAPS and isinstance(value, dict):
+        return {k: _walked(v, (*path, keyword, k), strict, title) for k, v in value.items()}
+    if keyword in _LISTS and isinstance(value, list):
+        return [_walked(v, (*path, keyword, i), strict, title) for i, v in enumerate(value)]
+    return _walked(value, (*path, keyword), strict, title) if keyword in _ONE else value
+
+
+def _children(node: Any) -> Iterator[Path]:
+    for keyword in _MAPS:
+        if isinstance(node.get(keyword), dict):
+            yield from ((keyword, name) for name in node[keyword])
+    for keyword in _LISTS:
+        if isinstance(node.get(keyword), list):
+            yield from ((keyword, i) for i in range(len(node[keyword])))
+    yield from ((keyword,) for keyword in _ONE if isinstance(node.get(keyword), dict))
+
+
+def _at(node: Any, path: Path) -> Any:
+    for part in path:
+        node = node[part]
+    return node
+
+
+def _culprit(schema: Any, path: Path = ()) -> tuple[Path, str | None]:
+    """The innermost schema that is refused on its own, and the keyword without which it is not."""
+    node = _at(schema, path)
+    if not isinstance(node, dict):
+        return path, None
+    for child in _children(node):
+        if _error(_standing_alone(schema, (*path, *child))) is not None:
+            return _culprit(schema, (*path, *child))
+    for keyword in sorted((k for k in node if k not in ("$defs", "definitions")), key=_BROAD.count):
+        without = json.loads(json.dumps(schema))
+        del _at(without, path)[keyword]
+        if _error(_standing_alone(without, path)) is None:
+            return path, keyword
+    return path, None
+
+
+def _standing_alone(schema: Any, path: Path) -> Any:
+    """One subschema as a schema; its references still mean places in the whole."""
+    if not path:
+        return schema
+    whole = {**schema, "$id": "urn:whole"} if isinstance(schema, dict) else schema
+    return {"$ref": "urn:whole" + _pointer(path), "$defs": {"whole": whole}}
+
+
+def _loosened(schema: Any, path: Path, keyword: str | None) -> bool:
+    """Leave out, in place, what cannot be enforced; whether there was anything to leave out."""
+    node = _at(schema, path)
+    if keyword == "oneOf" and "anyOf" not in node:
+        node["anyOf"] = node.pop("oneOf")
+    elif keyword is not None:
+        del node[keyword]
+    elif path and isinstance(_at(schema, path[:-1]), (dict, list)):
+        _at(schema, path[:-1])[path[-1]] = {}
+        return node != {}
+    else:
+        return False
+    return True
+
+
+def _error(schema: Any) -> str | None:
+    return _validated(json.dumps(schema, ensure_ascii=False))
+
+
+@lru_cache(256)
+def _validated(text: str) -> str | None:
+    grammar = LLMatcher.grammar_from_json_schema(text, overrides={"lenient": False, "coerce_one_of": False})
+    message = LLMatcher.validate_grammar(grammar)
+    return " ".join(message.split("<state>")[0].split())[:300] if message and not message.startswith("WARNING") else None
+
+
+def _pointer(path: Path) -> str:
+    return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)

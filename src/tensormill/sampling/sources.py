@@ -1,0 +1,76 @@
+"""Grammars as requests give them → what llguidance compiles; every kind is checked here before anything runs.
+
+A `composed` grammar is how chat formats say "text, then a call whose arguments match this schema": JSON with `lark` (rules,
+which name schemas as `@name`) and `schemas` (name → `schema`, `strict`, `title`). See chat/constrain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from llguidance import LLMatcher
+
+from tensormill.errors import RequestError
+from tensormill.sampling.gbnf import to_lark
+from tensormill.sampling.schema import checked, parsed
+
+# at most a space, or a line break and an indentation: models that may write white space for ever sometimes do
+WHITE = r" |\n[ ]{0,64}|\n\t{0,16}"
+_OPTIONS = {"whitespace_pattern": WHITE, "lenient": False, "coerce_one_of": False}
+
+
+def source(kind: str, text: str) -> str:
+    """llguidance's form of a grammar; RequestError names what is wrong, and where."""
+    if kind not in _KINDS:
+        raise RequestError(f"there is no kind of grammar {kind!r}; choose one of: {', '.join(_KINDS)}")
+    return _KINDS[kind](text)
+
+
+def _object(text: str) -> str:
+    return _schema({"type": "object"})
+
+
+def _json_schema(text: str) -> str:
+    return _schema(checked(parsed(text, "json_schema"), strict=True, title="json_schema"))
+
+
+def _schema(schema: Any) -> str:
+    return LLMatcher.grammar_from_json_schema(_json(schema), overrides=_OPTIONS)  # type: ignore[arg-type]
+
+
+def _regex(text: str) -> str:
+    return str(LLMatcher.grammar_from_regex(text))
+
+
+def _lark(text: str) -> str:
+    return _json({"grammars": [{"lark_grammar": text}]})
+
+
+def _gbnf(text: str) -> str:
+    return _lark(to_lark(text))
+
+
+def _composed(text: str) -> str:
+    """One list of grammars: the rules, and each schema under the name by which they call it."""
+    whole = parsed(text, "grammar")
+    grammars: list[Mapping[str, Any]] = [{"lark_grammar": whole["lark"]}]
+    for name, part in whole["schemas"].items():
+        schema = checked(part["schema"], strict=part["strict"], title=part["title"])
+        grammars.append({"name": name, **json.loads(_schema(schema))["grammars"][0]})
+    return json.dumps({"grammars": grammars})
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_KINDS: dict[str, Callable[[str], str]] = {
+    "json_object": _object,
+    "json_schema": _json_schema,
+    "regex": _regex,
+    "lark": _lark,
+    "gbnf": _gbnf,
+    "composed": _composed,
+}
