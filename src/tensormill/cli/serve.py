@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,8 @@ from tensormill.cli.settings import ModelFlags
 from tensormill.config import EngineConfig, ServerConfig
 
 ServerFlags = Annotated[ServerConfig, Parameter(name="*", group="Server")]
-SEQUENCES = 16
+SEQUENCES = 16  # computed together
+ROWS = 64  # of a text that is embedded, at once
 
 
 def main(
@@ -21,7 +23,7 @@ def main(
     chat_format: str | None = None,
     preload: bool = True,
     server: ServerFlags = ServerConfig(),  # noqa: B008  (frozen)
-    engine: ModelFlags = EngineConfig(sequences=SEQUENCES, rows=64),  # noqa: B008
+    engine: ModelFlags = EngineConfig(),  # noqa: B008
 ) -> int:
     """Serve MODELS (without one: the demo model): OpenAI's API and its kin on http://HOST:PORT.
 
@@ -40,4 +42,11 @@ def main(
     from tensormill.server.run import serve
 
     paths: list[Path] = [find(m) for m in models or [None]]
-    return serve(paths, server, replace(engine), aliases=alias, chat_format=chat_format, preload=preload)
+    return serve(paths, server, _for_many(engine), aliases=alias, chat_format=chat_format, preload=preload)
+
+
+def _for_many(engine: EngineConfig) -> EngineConfig:
+    """Other defaults than for one user: what is not on the command line."""
+    given = {word.split("=", 1)[0] for word in sys.argv}
+    more = {"sequences": SEQUENCES, "rows": ROWS}
+    return replace(engine, **{k: v for k, v in more.items() if f"--{k}" not in given})

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.engine.answer import Answer
-from tensormill.engine.embedder import Embedder
 from tensormill.engine.grammar_work import GrammarWork
-from tensormill.engine.messages import Cancel, Embed, Failed, Generate, Reply, Request, Stats
+from tensormill.engine.messages import Cancel, Embed, Failed, Generate, Reply, Request, Score, Stats
+from tensormill.engine.reader import Reader
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.program import Run
 from tensormill.scheduler import Scheduler, Sequence, Work
@@ -45,22 +45,22 @@ class Crank:
         self._governor = governor or Governor()
         self._clock = clock
         self._answers: dict[str, Answer] = {}
-        self._embedder = Embedder(engine)
+        self._reader = Reader(engine)
         self._grammars = GrammarWork(engine)
         self._steps = self._computed = 0
 
     @property
     def busy(self) -> bool:
         """Whether a turn has anything to do."""
-        return bool(self._answers) or self._grammars.waiting or self._embedder.busy
+        return bool(self._answers) or self._grammars.waiting or self._reader.busy
 
     def take(self, request: Request) -> list[Reply]:
         """Take a message in; a reply at once only if it is refused."""
         if isinstance(request, Cancel):
             self.cancel(request.id)
             return []
-        if isinstance(request, Embed):
-            return self._embed(request)
+        if isinstance(request, (Embed, Score)):
+            return self._reader.add(request)
         return self.submit(request)
 
     def stats(self) -> Stats:
@@ -71,13 +71,6 @@ class Crank:
             len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self._computed,
             scheduler.preemptions,
         )  # fmt: skip
-
-    def _embed(self, request: Embed) -> list[Reply]:
-        try:
-            self._embedder.add(request)
-        except TensorMillError as error:
-            return [Failed(request.id, str(error))]
-        return []
 
     def submit(self, request: Generate) -> list[Reply]:
         """Queue a request; refuses, in words for its sender, what can never run."""
@@ -100,20 +93,20 @@ class Crank:
 
     def cancel(self, id: str) -> None:
         """Stop a request and give back all it holds; unknown ids have ended already."""
-        self._embedder.cancel(id)
+        self._reader.cancel(id)
         self._grammars.forget(id)
         answer = self._answers.pop(id, None)
         if answer is not None:
             self._forget(answer.sequence)
 
     def turn(self) -> list[Reply]:
-        """One step (and a chunk of a text to embed); replies of the requests that got on."""
-        ready, replies = self._grammars.compiled(wait=not self._answers and not self._embedder.busy)
+        """One step (and a chunk of a text to read); replies of the requests that got on."""
+        ready, replies = self._grammars.compiled(wait=not self._answers and not self._reader.busy)
         for answer in ready:
             self._add(answer)
         if self._answers:
             replies += self._step()
-        return replies + self._embedder.turn(alone=not self._answers)
+        return replies + self._reader.turn(alone=not self._answers)
 
     def _step(self) -> list[Reply]:
         self._guess()

@@ -41,6 +41,16 @@ class Embed(msgspec.Struct, frozen=True, tag=True):
     salt: str = ""
 
 
+class Score(msgspec.Struct, frozen=True, tag=True):
+    """How likely each token of a text is behind those before it; `top` alternatives a token."""
+
+    id: str
+    tokens: list[int]
+    top: int = 0
+    key: str = ""
+    salt: str = ""
+
+
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     """Nobody waits for this answer any more."""
 
@@ -96,6 +106,13 @@ class Embedded(msgspec.Struct, frozen=True, tag=True):
     prompt: int
 
 
+class Scored(msgspec.Struct, frozen=True, tag=True):
+    """The chances of all tokens but the first."""
+
+    id: str
+    chances: list[Chance]
+
+
 class Stats(msgspec.Struct, frozen=True, tag=True):
     """How an engine is; counters since it was loaded."""
 
@@ -108,5 +125,5 @@ class Stats(msgspec.Struct, frozen=True, tag=True):
     preempted: int
 
 
-Request = Generate | Embed | Cancel
-Reply = Output | Embedded | Failed
+Request = Generate | Embed | Score | Cancel
+Reply = Output | Embedded | Scored | Failed

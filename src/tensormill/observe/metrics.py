@@ -1,11 +1,11 @@
-"""Prometheus metrics with the meanings that vLLM gave them, under `tensormill:`. Fed by the server's event loop, never by a step.
+"""Prometheus metrics with the meanings that vLLM gave them, under `tensormill:`. Fed by the event loop, never by a step.
 
 One label, the model's name. `engine_*` and `kv_pages_held` are ours: they show what a step frees.
 """
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 _FIRST = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
 _BETWEEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
@@ -17,6 +17,7 @@ class Metrics:
     """The metrics of one server."""
 
     def __init__(self) -> None:
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self.running = self._gauge("num_requests_running", "Sequences that are computed now")
         self.waiting = self._gauge("num_requests_waiting", "Sequences that wait for room")

@@ -1,56 +1,70 @@
-"""The ASGI application: routes, errors in each dialect's shape, start and end."""
+"""The ASGI application: routes of all dialects, errors in each one's shape, start and end.
+
+A dialect is added by importing its `DIALECT` here.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tensormill.errors import TensorMillError
-from tensormill.server.exchange import Gone, Json, body
-from tensormill.server.openai import chat, fields
+from tensormill.server import about, openai
+from tensormill.server.door import Door
+from tensormill.server.endpoint import Dialect, Endpoint, Shape
+from tensormill.server.exchange import Gone, Json
+from tensormill.server.keys import Keys
 from tensormill.server.problem import Problem
-from tensormill.server.request import Values
 from tensormill.server.server import Server
 
 log = logging.getLogger("tensormill.server")
-Handler = Callable[[Server, Request], Awaitable[Response]]
-Shape = Callable[[Problem], Values]
+DIALECTS: tuple[Dialect, ...] = (openai.DIALECT, about.DIALECT)
+_KINDS = {404: "missing", 405: "method"}
 
 
-def application(server: Server) -> Starlette:
+def application(server: Server, keys: Keys) -> ASGIApp:
     """The application of a server."""
-    routes = [
-        _route(server, "POST", "/v1/chat/completions", _chat),
-        _route(server, "GET", "/v1/models", _models),
-        _route(server, "GET", "/health", _health),
-    ]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await server.registry.stop()
 
-    return Starlette(routes=routes, lifespan=lifespan)
+    routes = [_route(server, dialect.shape, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_route, Exception: _bug})
+    return Door(app, keys, cors=server.config.cors, shape_of=shape_of)
 
 
-def _route(server: Server, method: str, path: str, handler: Handler, shape: Shape = fields.error) -> Route:
-    async def endpoint(request: Request) -> Response:
+def shape_of(path: str) -> Shape:
+    """The shape of errors for a path: that of the dialect that has it, else OpenAI's."""
+    for dialect in DIALECTS:
+        if path.startswith(dialect.prefixes) and dialect.prefixes:
+            return dialect.shape
+    return DIALECTS[0].shape
+
+
+def _route(server: Server, shape: Shape, endpoint: Endpoint) -> Route:
+    async def serve(request: Request) -> Response:
         try:
-            return await handler(server, request)
-        except Problem as problem:
-            return refused(problem, shape)
+            return await endpoint.handler(server, request)
         except Gone:
             return Response(status_code=499)
+        except Problem as problem:
+            server.meter.failed("", problem.kind)
+            return refused(problem, shape)
         except TensorMillError as error:
+            server.meter.failed("", "invalid")
             return refused(Problem(str(error)), shape)
 
-    return Route(path, endpoint, methods=[method])
+    return Route(endpoint.path, serve, methods=[endpoint.method])
 
 
 def refused(problem: Problem, shape: Shape) -> Response:
@@ -59,25 +73,14 @@ def refused(problem: Problem, shape: Shape) -> Response:
     return Json(shape(problem), status_code=problem.status, headers=headers)
 
 
-async def _chat(server: Server, request: Request) -> Response:
-    got = await body(request, chat.ChatRequest, server.config.max_body)
-    usage = bool(got.stream_options and got.stream_options.include_usage)
-    return await server.answer(
-        request,
-        chat.ask(got),
-        lambda model, ask: chat.ChatWriter(model, ask, include_usage=usage),
-        streamed=bool(got.stream),
-        salt=got.cache_salt,
-    )
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = Problem(f"{error.detail}: {request.method} {request.url.path}", kind=_KINDS.get(error.status_code, "invalid"))
+    response = refused(problem, shape_of(request.url.path))
+    response.headers.update(error.headers or {})
+    return response
 
 
-async def _models(server: Server, request: Request) -> Response:
-    models = [
-        {"id": m.name, "object": "model", "created": m.created, "owned_by": "tensormill"}
-        for m in server.registry.models.values()
-    ]
-    return Json({"object": "list", "data": models})
-
-
-async def _health(server: Server, request: Request) -> Response:
-    return Json({"status": "ok"})
+def _bug(request: Request, error: Exception) -> Response:
+    log.error("unexpected error", exc_info=error, extra={"id": request.scope.get("id")})
+    return refused(Problem("internal error; the server's log has more", kind="engine"), shape_of(request.url.path))

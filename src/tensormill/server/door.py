@@ -18,6 +18,7 @@ from tensormill.server.request import Values
 log = logging.getLogger("tensormill.access")
 Shape = Callable[[Problem], Values]
 _OPEN = "/health"
+_WATCHED = ("/health", "/metrics")  # asked for every few seconds: not worth a line
 _CORS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
@@ -50,7 +51,8 @@ class Door:
         try:
             await self._enter(scope, receive, seen)
         finally:
-            log.info(
+            log.log(
+                logging.DEBUG if scope["path"].startswith(_WATCHED) else logging.INFO,
                 "request",
                 extra={
                     "id": scope["id"], "method": scope["method"], "path": scope["path"], "status": seen.status,

@@ -46,6 +46,11 @@ class Writer(Protocol):
         """What a stream ends with that cannot go on."""
 
 
+def sse(value: object, event: str = "") -> bytes:
+    """One server-sent event, with a name if there is one."""
+    return (f"event: {event}\n" if event else "").encode() + b"data: " + encode(value) + b"\n\n"
+
+
 class Json(Response):
     """A JSON value."""
 
@@ -134,8 +139,8 @@ async def _disconnected(receive: Receive) -> None:
 class Streamed(Response):
     """A response in pieces; `held` is released when it ends, however it does."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], media: str, held: AsyncExitStack, headers: dict[str, str]) -> None:
-        super().__init__(media_type=media, headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
+    def __init__(self, pieces: AsyncIterator[bytes], media: str, held: AsyncExitStack) -> None:
+        super().__init__(media_type=media, headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._pieces = pieces
         self._held = held

@@ -1,4 +1,4 @@
-"""API keys: a file of them, and who a key belongs to. Only their digests are kept, and comparing takes the same time for all."""
+"""API keys: a file of them, and who a key belongs to. Only digests are kept, and comparing takes the same time for all."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from tensormill.config import EngineConfig
-from tensormill.engine.messages import Cancel, Embed, Embedded, Failed, Generate, Output, Stats
+from tensormill.engine.messages import Cancel, Embed, Embedded, Failed, Generate, Output, Score, Scored, Stats
 from tensormill.errors import TensorMillError
 from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, Up, frame, read
 
@@ -34,7 +34,7 @@ class EngineError(TensorMillError):
         self.kind = kind
 
 
-Inbox = asyncio.Queue[Output | Embedded | Failed]
+Inbox = asyncio.Queue[Output | Embedded | Scored | Failed]
 
 
 class EngineProcess:
@@ -97,13 +97,28 @@ class EngineProcess:
         try:
             while not done:
                 reply = await inbox.get()
-                done = not isinstance(reply, Output) or reply.finish is not None
-                yield _output(reply)
+                if isinstance(reply, Failed):
+                    done = True
+                    raise EngineError(reply.message, reply.kind)
+                assert isinstance(reply, Output)
+                done = reply.finish is not None
+                yield reply
         finally:
             self._leave(request.id, cancel=not done)
 
     async def embed(self, request: Embed) -> Embedded:
         """A text's embedding; EngineError if it fails."""
+        reply = await self._read(request)
+        assert isinstance(reply, Embedded)
+        return reply
+
+    async def score(self, request: Score) -> Scored:
+        """How likely a text is; EngineError if it fails."""
+        reply = await self._read(request)
+        assert isinstance(reply, Scored)
+        return reply
+
+    async def _read(self, request: Embed | Score) -> Output | Embedded | Scored:
         inbox = await self._submit(request)
         done = False
         try:
@@ -111,7 +126,6 @@ class EngineProcess:
             done = True
             if isinstance(reply, Failed):
                 raise EngineError(reply.message, reply.kind)
-            assert isinstance(reply, Embedded)
             return reply
         finally:
             self._leave(request.id, cancel=not done)
@@ -125,7 +139,7 @@ class EngineProcess:
         self._send(Probe())
         return await future
 
-    async def _submit(self, request: Generate | Embed) -> Inbox:
+    async def _submit(self, request: Generate | Embed | Score) -> Inbox:
         await self.start()
         inbox: Inbox = asyncio.Queue()
         self._inboxes[request.id] = inbox
@@ -191,7 +205,7 @@ class EngineProcess:
 
     def _take(self, message: Up) -> None:
         match message:
-            case Output() | Embedded() | Failed():
+            case Output() | Embedded() | Scored() | Failed():
                 if (inbox := self._inboxes.get(message.id)) is not None:
                     inbox.put_nowait(message)
             case Stats():
@@ -221,13 +235,6 @@ class EngineProcess:
         for id, inbox in self._inboxes.items():
             inbox.put_nowait(Failed(id, "the engine died while it worked on this request; try again", "engine"))
         self._heard(Stats(0, 0, 0.0, 0, self.stats.steps, self.stats.computed, self.stats.preempted))
-
-
-def _output(reply: Output | Embedded | Failed) -> Output:
-    if isinstance(reply, Failed):
-        raise EngineError(reply.message, reply.kind)
-    assert isinstance(reply, Output)
-    return reply
 
 
 def _environment() -> dict[str, str]:

@@ -7,6 +7,8 @@ tool_calls with function.name and function.arguments, tool results with tool_cal
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +57,12 @@ class Ask:
     parse: bool = True  # find reasoning and tool calls in a chat's answer
     priority: int = 0
     timeout: float | None = None  # seconds
+    arrived: float = field(default_factory=time.monotonic)
+
+    @property
+    def many(self) -> int:
+        """Sequences that are computed."""
+        return max(self.n, self.best_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,7 @@ class Prompt:
     tokens: list[int]
     sampling: SamplingConfig
     text: str = ""
+    scores: list[Chance] = field(default_factory=list)  # of the prompt's own tokens but the first, for `echo` with logprobs
 
 
 @dataclass(slots=True)
@@ -121,15 +130,19 @@ class Spent:
     accepted: int = 0
 
 
-def spent(usages: list[Usage], reasoning: int = 0) -> Spent:
-    """Add up the choices of one request; the prompt counts once, times are those of the slowest."""
-    if not usages:
+def spent(by_choice: Mapping[int, Usage], many: int = 1, reasoning: int = 0) -> Spent:
+    """Add up the choices of a request, `many` a prompt: a prompt counts once; times are those of the slowest."""
+    if not by_choice:
         return Spent(0, 0, 0, reasoning, 0.0, 0.0, 0.0)
+    prompts: dict[int, list[Usage]] = {}
+    for choice, usage in by_choice.items():
+        prompts.setdefault(choice // many, []).append(usage)
+    usages = list(by_choice.values())
     first, last = min(u.first for u in usages), max(u.total for u in usages)
     queued = min(u.queued for u in usages)
     return Spent(
-        prompt=usages[0].prompt,
-        cached=min(u.cached for u in usages),
+        prompt=sum(us[0].prompt for us in prompts.values()),
+        cached=sum(min(u.cached for u in us) for us in prompts.values()),
         output=sum(u.output for u in usages),
         reasoning=reasoning,
         queued_ms=queued * 1000,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tensormill.config import EngineConfig
-from tensormill.engine.messages import Cancel, Embed, Embedded, Failed, Generate, Output, Stats
+from tensormill.engine.messages import Cancel, Embed, Embedded, Failed, Generate, Output, Score, Scored, Stats
 
 _HEAD = struct.Struct("<I")
 
@@ -53,8 +53,8 @@ class Broken(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Down = Load | Probe | Generate | Cancel | Embed
-Up = Progress | Ready | Broken | Output | Failed | Embedded | Stats
+Down = Load | Probe | Generate | Cancel | Embed | Score
+Up = Progress | Ready | Broken | Output | Failed | Embedded | Scored | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 _down = msgspec.msgpack.Decoder(list[Down])

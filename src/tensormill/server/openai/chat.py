@@ -7,15 +7,20 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tensormill.chat.parse import Content, Event, Reasoning, ToolCallArguments, ToolCallStart, gather
 from tensormill.engine.messages import Usage
-from tensormill.server.exchange import encode
+from tensormill.server.endpoint import Endpoint
+from tensormill.server.exchange import body as read_body
+from tensormill.server.exchange import sse
 from tensormill.server.openai import fields
-from tensormill.server.openai.fields import ResponseFormat, Sampling
+from tensormill.server.openai.fields import ResponseFormat, Sampling, StreamOptions, checked
 from tensormill.server.problem import Problem
-from tensormill.server.request import Ask, Bit, Choice, Values, spent
+from tensormill.server.request import Ask, Bit, Choice, Prompt, Values, spent
 from tensormill.server.served import ServedModel
+from tensormill.server.server import Server
 
 
 class Function(msgspec.Struct, omit_defaults=True):
@@ -79,12 +84,6 @@ class NamedChoice(msgspec.Struct):
 
     function: Named
     type: str = "function"
-
-
-class StreamOptions(msgspec.Struct):
-    """What else a stream has."""
-
-    include_usage: bool = False
 
 
 class ChatRequest(Sampling, kw_only=True):
@@ -151,16 +150,8 @@ def message(m: Message) -> Values:
 
 def _tool_choice(body: ChatRequest) -> str:
     choice = body.tool_choice
-    names = [t.function.name for t in body.tools or []]
-    if isinstance(choice, NamedChoice):
-        if choice.function.name not in names:
-            raise Problem(f"tool_choice names {choice.function.name!r}, which is not among tools", param="tool_choice")
-        return "=" + choice.function.name
-    if choice not in (None, "none", "auto", "required"):
-        raise Problem(f"tool_choice must be none, auto, required or a function, not {choice!r}", param="tool_choice")
-    if choice == "required" and not names:
-        raise Problem("tool_choice is 'required' but there are no tools", param="tool_choice")
-    return choice or "auto"
+    named = choice.function.name if isinstance(choice, NamedChoice) else None
+    return fields.tool_choice(named, choice, [t.function.name for t in body.tools or []])
 
 
 def _logprobs(body: ChatRequest) -> int:
@@ -170,29 +161,21 @@ def _logprobs(body: ChatRequest) -> int:
     return top if body.logprobs else -1
 
 
-def checked(name: str, value: int, least: int, most: int) -> int:
-    """The value; Problem if it is out of range."""
-    if not least <= value <= most:
-        raise Problem(f"{name} must be between {least} and {most}, not {value}", param=name)
-    return value
-
-
 class ChatWriter:
     """Writes chat completions."""
 
     media = "text/event-stream"
 
-    def __init__(self, model: ServedModel, ask: Ask, *, include_usage: bool = False) -> None:
+    def __init__(self, model: ServedModel, ask: Ask, prompts: list[Prompt], *, include_usage: bool = False) -> None:
         self._model = model
         self._ask = ask
         self._include_usage = include_usage
         self._head = {"id": f"chatcmpl-{ask.id}", "created": int(time.time()), "model": model.name}
-        self._usages: list[Usage] = []
-        self._thought = 0
+        self._usages: dict[int, Usage] = {}
 
     def whole(self, choices: list[Choice]) -> Values:
         """A `chat.completion`."""
-        total = spent([c.usage for c in choices if c.usage])
+        total = spent({c.index: c.usage for c in choices if c.usage}, self._ask.n)
         return {
             **self._head,
             "object": "chat.completion",
@@ -233,7 +216,7 @@ class ChatWriter:
         if bit.finish:
             yield self._chunk(bit.choice, {}, finish=bit.finish)
             if bit.usage:
-                self._usages.append(bit.usage)
+                self._usages[bit.choice] = bit.usage
 
     def _chunk(self, index: int, delta: Values, *, logprobs: Values | None = None, finish: str | None = None) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
@@ -243,7 +226,7 @@ class ChatWriter:
     def end(self) -> Iterable[bytes]:
         """Usage, if wanted, and the end mark."""
         if self._include_usage:
-            total = spent(self._usages)
+            total = spent(self._usages, self._ask.n)
             more = {"choices": [], "usage": fields.usage(total), "timings": fields.timings(total)}
             yield sse({**self._head, "object": "chat.completion.chunk", **more})
         yield b"data: [DONE]\n\n"
@@ -251,11 +234,6 @@ class ChatWriter:
     def failed(self, problem: Problem) -> Iterable[bytes]:
         """The error as an event."""
         yield sse(fields.error(problem))
-
-
-def sse(value: object) -> bytes:
-    """One server-sent event."""
-    return b"data: " + encode(value) + b"\n\n"
 
 
 def _delta(event: Event) -> Values | None:
@@ -270,3 +248,19 @@ def _delta(event: Event) -> Values | None:
         case ToolCallArguments(index, text):
             return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
     return None
+
+
+async def complete(server: Server, request: Request) -> Response:
+    """Answer a conversation."""
+    got = await read_body(request, ChatRequest, server.config.max_body)
+    usage = bool(got.stream_options and got.stream_options.include_usage)
+    return await server.answer(
+        request,
+        ask(got),
+        lambda model, ask, prompts: ChatWriter(model, ask, prompts, include_usage=usage),
+        streamed=bool(got.stream),
+        salt=got.cache_salt,
+    )
+
+
+ENDPOINTS = (Endpoint("POST", "/v1/chat/completions", complete, "Answer a conversation", ChatRequest, streams=True),)

@@ -60,6 +60,19 @@ def _biases(given: dict[str, float]) -> tuple[tuple[int, float], ...]:
         raise Problem("logit_bias must have token ids as its keys", param="logit_bias") from error
 
 
+class StreamOptions(msgspec.Struct):
+    """What else a stream has."""
+
+    include_usage: bool = False
+
+
+def checked(name: str, value: int, least: int, most: int) -> int:
+    """The value; Problem if it is out of range."""
+    if not least <= value <= most:
+        raise Problem(f"{name} must be between {least} and {most}, not {value}", param=name)
+    return value
+
+
 class JsonSchema(msgspec.Struct):
     """A named schema."""
 
@@ -76,7 +89,20 @@ class ResponseFormat(msgspec.Struct):
     grammar: str | None = None
 
 
-def grammar(form: ResponseFormat | None) -> Grammar | None:
+def tool_choice(named: str | None, choice: object, names: list[str]) -> str:
+    """The internal tool choice: of the function `named`, else by the word in `choice`; Problem for an unknown one."""
+    if named is not None:
+        if named not in names:
+            raise Problem(f"tool_choice names {named!r}, which is not among tools", param="tool_choice")
+        return "=" + named
+    if choice not in (None, "none", "auto", "required"):
+        raise Problem(f"tool_choice must be none, auto, required or a function, not {choice!r}", param="tool_choice")
+    if choice == "required" and not names:
+        raise Problem("tool_choice is 'required' but there are no tools", param="tool_choice")
+    return str(choice or "auto")
+
+
+def grammar(form: ResponseFormat | None, param: str = "response_format") -> Grammar | None:
     """The grammar of a response format; Problem for an unknown one."""
     if form is None or form.type == "text":
         return None
@@ -86,7 +112,7 @@ def grammar(form: ResponseFormat | None) -> Grammar | None:
         return Grammar("json_schema", msgspec.json.encode(form.json_schema.schema).decode())
     if form.type in ("regex", "lark", "gbnf") and form.grammar:
         return Grammar(form.type, form.grammar)
-    raise Problem(f"response_format.type {form.type!r} is unknown or incomplete", param="response_format")
+    raise Problem(f"{param}.type {form.type!r} is unknown or incomplete", param=param)
 
 
 def error(problem: Problem) -> Values:
