@@ -176,7 +176,9 @@ def _effort(body: CountRequest) -> Values:
     if effort is None:
         return {}
     if effort not in _EFFORTS:
-        raise Problem(f"output_config.effort must be one of {', '.join(_EFFORTS)}, not {effort!r}", param="output_config.effort")
+        raise Problem(
+            f"output_config.effort must be one of {', '.join(_EFFORTS)}, not {effort!r}", param="output_config.effort"
+        )
     return {"reasoning_effort": _EFFORTS[effort]}
 
 

@@ -7,10 +7,10 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tensormill.server.answering import threads
 from tensormill.server.anthropic.asking import ask, shows_thinking
 from tensormill.server.anthropic.fields import CountRequest, MessagesRequest
 from tensormill.server.anthropic.writing import MessageWriter
-from tensormill.server.answering import threads
 from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body
 from tensormill.server.preparing import prepare
