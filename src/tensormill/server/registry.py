@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from tensormill.errors import TensorMillError
 from tensormill.server.answering import threads
 from tensormill.server.problem import Problem
 from tensormill.server.process import EngineError
@@ -73,7 +74,10 @@ class Registry:
         if model.engine.loaded:
             return
         async with self._loading:
-            await asyncio.get_running_loop().run_in_executor(threads, model.read)
+            try:
+                await asyncio.get_running_loop().run_in_executor(threads, model.read)
+            except TensorMillError as error:
+                raise Problem(f"{model.name!r} cannot be loaded: {error}", kind="loading") from error
             await self._make_room(model)
         try:
             await model.engine.start()
