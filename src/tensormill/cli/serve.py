@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -48,5 +48,5 @@ def main(
 def _for_many(engine: EngineConfig) -> EngineConfig:
     """Other defaults than for one user: what is not on the command line."""
     given = {word.split("=", 1)[0] for word in sys.argv}
-    more = {"sequences": SEQUENCES, "rows": ROWS}
+    more: dict[str, Any] = {"sequences": SEQUENCES, "rows": ROWS}
     return replace(engine, **{k: v for k, v in more.items() if f"--{k}" not in given})

@@ -74,7 +74,7 @@ class Worker:
         """Take in all that has come, waiting for it only if there is nothing else to do; then one step."""
         crank, replies = self._crank, list[Up]()
         probed = False
-        while not self._inbox.empty() or not crank.busy:
+        while not self._inbox.empty() or not (crank.busy or replies):
             message = self._inbox.get()
             if isinstance(message, Probe):
                 probed = True
