@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tensormill.errors import TensorMillError
-from tensormill.server import about, openai
+from tensormill.server import about, anthropic, ollama, openai
 from tensormill.server.door import Door
 from tensormill.server.endpoint import Dialect, Endpoint, Shape
 from tensormill.server.exchange import Gone, Json
@@ -26,7 +26,7 @@ from tensormill.server.problem import Problem
 from tensormill.server.server import Server
 
 log = logging.getLogger("tensormill.server")
-DIALECTS: tuple[Dialect, ...] = (openai.DIALECT, about.DIALECT)
+DIALECTS: tuple[Dialect, ...] = (openai.DIALECT, anthropic.DIALECT, ollama.DIALECT, about.DIALECT)
 _KINDS = {404: "missing", 405: "method"}
 
 

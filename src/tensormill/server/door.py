@@ -87,7 +87,7 @@ class _Seen:
 
     def __init__(self, send: Send, id: str, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
-        self._headers = [(b"x-request-id", id.encode()), *headers]
+        self._headers = [(b"x-request-id", id.encode()), (b"request-id", id.encode()), *headers]
         self.status = 499
 
     async def __call__(self, message: Message) -> None:

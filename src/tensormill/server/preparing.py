@@ -22,8 +22,8 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     try:
         if ask.messages is not None:
             text = render(model, ask)
-            return Prompt(chat_tokens(model, text), sampling, text[-_TAIL:])
-        return Prompt(_raw(model, ask), sampling)
+            return Prompt(_behind(model, ask, chat_tokens(model, text)), sampling, text[-_TAIL:])
+        return Prompt(_behind(model, ask, _raw(model, ask)), sampling)
     except TemplateError as error:
         raise Problem(str(error), param="messages") from error
 
@@ -48,6 +48,13 @@ def chat_tokens(model: ServedModel, text: str) -> list[int]:
     tokens = model.tokenizer.encode(text, add_special=True, parse_special=True)
     doubled = len(tokens) > 1 and tokens[0] == tokens[1] == model.tokenizer.bos
     return tokens[1:] if doubled else tokens
+
+
+def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
+    """The prompt behind what came before it, which has the beginning."""
+    if ask.before and tokens and tokens[0] == model.tokenizer.bos:
+        tokens = tokens[1:]
+    return [*ask.before, *tokens]
 
 
 def _raw(model: ServedModel, ask: Ask) -> list[int]:

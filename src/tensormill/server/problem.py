@@ -6,7 +6,7 @@ from tensormill.errors import TensorMillError
 
 
 class Problem(TensorMillError):
-    """An answer other than 200: `kind` is invalid, auth, missing, large, busy, engine, loading or timeout.
+    """An answer other than 200: `kind` is invalid, auth, missing, method, large, busy, engine, absent, loading or timeout.
 
     `param` names the field at fault, `code` is OpenAI's word for it, `retry` the seconds after which to try again.
     """
@@ -28,5 +28,5 @@ class Problem(TensorMillError):
 
 _STATUS = {
     "invalid": 400, "auth": 401, "missing": 404, "method": 405, "large": 413, "busy": 429,
-    "engine": 500, "loading": 503, "timeout": 504,
+    "engine": 500, "absent": 501, "loading": 503, "timeout": 504,
 }  # fmt: skip

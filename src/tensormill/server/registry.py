@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from tensormill.errors import TensorMillError
 from tensormill.server.answering import threads
 from tensormill.server.problem import Problem
 from tensormill.server.process import EngineError
@@ -31,6 +32,7 @@ class Registry:
         self.max_queue = max_queue
         self.seconds = 1.0  # that an answer takes, smoothed: for Retry-After
         self._loading = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
 
     def find(self, name: str) -> ServedModel:
         """The model called that, or the first one for no name; Problem if there is none."""
@@ -57,6 +59,7 @@ class Registry:
                 retry=max(1, min(60, round(self.seconds * rounds))),
             )
         model.requests += sequences
+        model.expires = None
         started = time.monotonic()
         try:
             await self._load(model)
@@ -64,13 +67,17 @@ class Registry:
         finally:
             model.requests -= sequences
             model.used = time.monotonic()
+            self._expiring(model)
             self.seconds += 0.1 * (model.used - started - self.seconds)
 
     async def _load(self, model: ServedModel) -> None:
         if model.engine.loaded:
             return
         async with self._loading:
-            await asyncio.get_running_loop().run_in_executor(threads, model.read)
+            try:
+                await asyncio.get_running_loop().run_in_executor(threads, model.read)
+            except TensorMillError as error:
+                raise Problem(f"{model.name!r} cannot be loaded: {error}", kind="loading") from error
             await self._make_room(model)
         try:
             await model.engine.start()
@@ -89,6 +96,19 @@ class Registry:
             oldest = min(idle, key=lambda m: m.used)
             log.info("unloading a model", extra={"model": oldest.name})
             await oldest.engine.stop()
+
+    def _expiring(self, model: ServedModel) -> None:
+        """Unload an idle model once the time is over that it was asked to stay (`model.keep`)."""
+        if model.requests or model.keep is None:
+            return
+        model.expires = expires = time.time() + model.keep
+        asyncio.get_running_loop().call_later(model.keep, self._expire, model, expires)
+
+    def _expire(self, model: ServedModel, expires: float) -> None:
+        if model.expires == expires:  # nobody came in between
+            log.info("unloading a model", extra={"model": model.name, "why": "keep_alive"})
+            self._ending.add(task := asyncio.create_task(model.engine.stop()))
+            task.add_done_callback(self._ending.discard)
 
     async def stop(self) -> None:
         """End every engine."""

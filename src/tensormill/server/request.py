@@ -44,6 +44,7 @@ class Ask:
     template_values: Values = field(default_factory=dict)  # variables for the template
 
     prompt: str | list[int] | None = None  # raw: no template
+    before: list[int] = field(default_factory=list)  # ids in front of the prompt: an earlier exchange, as it was
     suffix: str | None = None  # fill in the middle, between prompt and this
     add_special: bool = True
     parse_special: bool = True  # control tokens in a raw prompt are meant

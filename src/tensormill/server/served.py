@@ -35,6 +35,8 @@ class ServedModel:
         self.created = int(path.stat().st_mtime)
         self.used = time.monotonic()
         self.requests = 0  # under way, or waiting for a load
+        self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
+        self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)
         self._chat_format = chat_format
         if chat_format is not None:
