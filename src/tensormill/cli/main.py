@@ -20,6 +20,7 @@ VERBS = {
     "trace": "the program that a model file becomes",
     "tokenize": "text to token ids",
     "logits": "logits of given tokens, into a .npy file",
+    "serve": "answer over HTTP: OpenAI's API and its kin",
     "bench": "speed of prefill and decode",
     "eval": "perplexity of a text, and divergence from a better copy",
     "doctor": "what this machine offers, and what is missing",
