@@ -158,9 +158,6 @@ struct Lanes {
 };
 using Mask = uint32_t;
 
-float half_to_float(uint16_t h);  // in half.cpp
-uint16_t float_to_half(float x);
-
 #define TM_EACH(expr)                              \
   Lanes r;                                         \
   for (int i = 0; i < kLanes; ++i) r.v[i] = (expr); \
@@ -172,23 +169,16 @@ inline Lanes load(const float* p, int n) { TM_EACH(i < n ? p[i] : 0.0f); }
 inline void store(float* p, Lanes a, int n) {
   for (int i = 0; i < kLanes && i < n; ++i) p[i] = a.v[i];
 }
-#if defined(__ARM_FP16_FORMAT_IEEE) || defined(__ARM_NEON)
 inline Lanes load(const uint16_t* p) {
-  __fp16 h[kLanes];
+  _Float16 h[kLanes];
   std::memcpy(h, p, sizeof h);
   TM_EACH(static_cast<float>(h[i]));
 }
 inline void store(uint16_t* p, Lanes a) {
-  __fp16 h[kLanes];
-  for (int i = 0; i < kLanes; ++i) h[i] = static_cast<__fp16>(a.v[i]);
+  _Float16 h[kLanes];
+  for (int i = 0; i < kLanes; ++i) h[i] = static_cast<_Float16>(a.v[i]);
   std::memcpy(p, h, sizeof h);
 }
-#else
-inline Lanes load(const uint16_t* p) { TM_EACH(half_to_float(p[i])); }
-inline void store(uint16_t* p, Lanes a) {
-  for (int i = 0; i < kLanes; ++i) p[i] = float_to_half(a.v[i]);
-}
-#endif
 inline Lanes fma(Lanes a, Lanes b, Lanes c) { TM_EACH(std::fma(a.v[i], b.v[i], c.v[i])); }
 inline Lanes operator+(Lanes a, Lanes b) { TM_EACH(a.v[i] + b.v[i]); }
 inline Lanes operator-(Lanes a, Lanes b) { TM_EACH(a.v[i] - b.v[i]); }

@@ -44,7 +44,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True)
 class SamplingConfig:
-    """How the next token is chosen, in this order: penalties, top-k, top-p, min-p, temperature, draw."""
+    """How the next token is chosen: logit bias, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, in order."""
 
     temperature: float = 0.8
     """Randomness of the draw; 0 always takes the most likely token."""
@@ -54,6 +54,12 @@ class SamplingConfig:
     """Keep the most likely tokens that together reach this probability; 1 keeps all."""
     min_p: float = 0.05
     """Keep tokens at least this likely relative to the most likely one; 0 keeps all."""
+    typical_p: float = 1.0
+    """Keep the tokens that surprise as much as is to be expected and together reach this probability; 1 keeps all."""
+    xtc_probability: float = 0.0
+    """How often all but the least likely of the obvious tokens are left out (XTC); 0 is never."""
+    xtc_threshold: float = 0.1
+    """From which probability on a token is obvious."""
     repeat_penalty: float = 1.0
     """Divide positive (multiply negative) logits of tokens seen in the window by this; 1 is off."""
     presence_penalty: float = 0.0
@@ -62,12 +68,26 @@ class SamplingConfig:
     """Take this off the logit of a token for each time it was seen in the window."""
     penalty_window: int = 64
     """How many of the last tokens, prompt included, the penalties look at; -1 is all of them."""
+    dry_multiplier: float = 0.0
+    """How much a token that would prolong a repetition loses (DRY); 0 is off."""
+    dry_base: float = 1.75
+    """By how much that grows with each repeated token."""
+    dry_allowed_length: int = 2
+    """Repetitions shorter than this are fine."""
+    dry_window: int = -1
+    """How many of the last tokens DRY looks at; -1 is all of them."""
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    """Texts over which no repetition reaches."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Numbers to add to the logits of tokens, by id; minus infinity bans one."""
     seed: int | None = None
     """Same seed, same prompt, same text; without one each run draws differently."""
     stop: tuple[str, ...] = ()
     """Texts that end the answer; they are not part of it."""
     max_tokens: int | None = None
     """The most tokens to generate; without it the context is the limit."""
+    min_tokens: int = 0
+    """The answer may not end by itself before it has so many tokens."""
     ignore_eos: bool = False
     """Go on after the model has ended its answer (for benchmarks)."""
 
@@ -76,6 +96,18 @@ class SamplingConfig:
         _check(self.top_k >= 0, "top-k", "0 or more", self.top_k)
         _check(0 < self.top_p <= 1, "top-p", "above 0 and at most 1", self.top_p)
         _check(0 <= self.min_p <= 1, "min-p", "between 0 and 1", self.min_p)
+        _check(0 < self.typical_p <= 1, "typical-p", "above 0 and at most 1", self.typical_p)
+        _check(0 <= self.xtc_probability <= 1, "xtc-probability", "between 0 and 1", self.xtc_probability)
+        _check(0 <= self.xtc_threshold <= 1, "xtc-threshold", "between 0 and 1", self.xtc_threshold)
+        self._check_repetition()
+        biases = all(t >= 0 and (math.isfinite(b) or b == -math.inf) for t, b in self.logit_bias)
+        _check(biases, "logit-bias", "token ids with numbers or minus infinity", self.logit_bias)
+        _check(self.seed is None or 0 <= self.seed < 1 << 64, "seed", "between 0 and 2^64 - 1", self.seed)
+        _check(all(self.stop), "stop", "a text of at least one character", "")
+        _check(self.max_tokens is None or self.max_tokens >= 0, "max-tokens", "0 or more", self.max_tokens)
+        _check(self.min_tokens >= 0, "min-tokens", "0 or more", self.min_tokens)
+
+    def _check_repetition(self) -> None:
         _check(
             math.isfinite(self.repeat_penalty) and self.repeat_penalty > 0,
             *("repeat-penalty", "above 0", self.repeat_penalty),
@@ -83,9 +115,12 @@ class SamplingConfig:
         _check(math.isfinite(self.presence_penalty), "presence-penalty", "a number", self.presence_penalty)
         _check(math.isfinite(self.frequency_penalty), "frequency-penalty", "a number", self.frequency_penalty)
         _check(self.penalty_window >= -1, "penalty-window", "-1 or more", self.penalty_window)
-        _check(self.seed is None or 0 <= self.seed < 1 << 64, "seed", "between 0 and 2^64 - 1", self.seed)
-        _check(all(self.stop), "stop", "a text of at least one character", "")
-        _check(self.max_tokens is None or self.max_tokens >= 0, "max-tokens", "0 or more", self.max_tokens)
+        dry = math.isfinite(self.dry_multiplier) and self.dry_multiplier >= 0
+        _check(dry, "dry-multiplier", "0 or more", self.dry_multiplier)
+        _check(math.isfinite(self.dry_base) and self.dry_base >= 1, "dry-base", "1 or more", self.dry_base)
+        _check(self.dry_allowed_length >= 1, "dry-allowed-length", "1 or more", self.dry_allowed_length)
+        _check(self.dry_window >= -1, "dry-window", "-1 or more", self.dry_window)
+        _check(all(self.dry_breakers), "dry-breakers", "texts of at least one character", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tensormill import models
+from tensormill.errors import BackendError
 from tensormill.gguf import GGUFFile
 from tensormill.program import Executable, Limits, Program, Run, Step, WeightSource, build_step
 
 Compile = Callable[..., Executable]
 CONTEXT = 256
 PAGE = 64
+
+
+def backend(name: str) -> Compile:
+    """The compile of a backend; tests that call it are skipped where the backend is not built."""
+    compile: Compile = import_module(f"tensormill.backends.{name}").compile
+
+    def built(*args: Any, **kwargs: Any) -> Executable:
+        try:
+            return compile(*args, **kwargs)
+        except BackendError as error:
+            if "not built" in str(error):
+                pytest.skip(str(error))
+            raise
+
+    return built
 
 
 def lifetimes(program: Program) -> set[int]:

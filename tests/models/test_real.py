@@ -8,15 +8,14 @@ differ only where llama.cpp's two best logits lie closer together than errors ca
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from models.driver import Driver
+from models.driver import backend as compile_of
 from models.real import MODELS, PROMPTS, path_of
-from tensormill.errors import BackendError
 
 GOLDENS = Path(__file__).parent.parent / "goldens" / "real"
 # Largest error of a logit, and largest margin at which a choice may differ; of the range of the row's logits.
@@ -41,15 +40,9 @@ def logits(name: str, backend: str) -> list[np.ndarray]:
     """Our logits [n, V] of each prompt with the golden's tokens behind it."""
     if not path_of(name).exists():
         pytest.skip(f"{path_of(name)} is not there: run `make models`")
-    compile = import_module(f"tensormill.backends.{backend}").compile
     kv = "f32" if backend == "reference" else "f16"
-    try:
-        with Driver(path_of(name), compile, LONGEST, kv_type=kv) as driver:
-            return [driver.feed(np.concatenate(sequence(name, i)), 0) for i in range(len(PROMPTS))]
-    except BackendError as error:
-        if "not built" not in str(error):
-            raise
-        pytest.skip(str(error))
+    with Driver(path_of(name), compile_of(backend), LONGEST, kv_type=kv) as driver:
+        return [driver.feed(np.concatenate(sequence(name, i)), 0) for i in range(len(PROMPTS))]
 
 
 def sequence(name: str, i: int) -> tuple[np.ndarray, np.ndarray]:

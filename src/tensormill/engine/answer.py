@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence as Seq
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,19 +23,16 @@ Logits = npt.NDArray[np.float32]
 class Answer:
     """Turns rows of logits into tokens and text, until something ends it."""
 
-    def __init__(
-        self, request: Generate, engine: Engine, clock: Callable[[], float], matcher: Matcher | None = None
-    ) -> None:
+    def __init__(self, request: Generate, engine: Engine, clock: Callable[[], float]) -> None:
         self.sequence = Sequence(
             request.id, list(request.tokens), len(request.tokens), request.key, request.salt, request.priority
         )  # fmt: skip
         self._request = request
         self._engine = engine
         self._clock = clock
-        self.matcher = matcher
-        self._sampler = Sampler(request.sampling, engine.n_vocab)
-        for token in request.tokens:
-            self._sampler.accept(token)
+        self.matcher: Matcher | None = None  # its grammar, once compiled
+        self._sampler = Sampler(request.sampling, engine.n_vocab, engine.tokenizer)
+        self._sampler.begin(request.tokens)
         self._stream = engine.tokenizer.stream()
         self._stops = StopMatcher(request.sampling.stop)
         self._made = self._drafted = self._accepted = 0
@@ -54,7 +52,8 @@ class Answer:
     @property
     def left(self) -> int:
         """Tokens that it may still make."""
-        most = self._request.sampling.max_tokens or self._engine.context
+        most = self._request.sampling.max_tokens
+        most = self._engine.context if most is None else most
         return min(most - self._made, self._engine.context - len(self.sequence.tokens))
 
     def started(self) -> None:
@@ -75,6 +74,9 @@ class Answer:
         grammar = self.matcher
         token = self._sampler.sample(logits, allowed=grammar.allowed(len(logits)) if grammar else None)
         self._first = self._first or self._clock()
+        if self._request.sampling.max_tokens == 0:
+            self._end("length")
+            return token
         if token in self._engine.tokenizer.end_ids and (grammar or not self._request.sampling.ignore_eos):
             self._end("stop", token)
             return token

@@ -141,7 +141,7 @@ class Crank:
             return
         started = self._clock()
         guesses = self._proposer.propose([wish for _, wish in wishes])
-        self._governor.proposed(self._clock() - started, sum(map(len, guesses)))
+        self._governor.proposed(self._clock() - started, sum(map(len, guesses)), [s.id for s, _ in wishes])
         for (sequence, asked), guess in zip(wishes, guesses, strict=True):
             known = [t for t in guess[: asked.most] if t < self.engine.n_vocab]
             sequence.drafts = self._answers[sequence.id].plausible(known)

@@ -79,10 +79,10 @@ class Session:
         self.timings = Timings(reused=self.begin(prompt))
         logits = self.feed(prompt[self.timings.reused :])
         self.timings.prefill(len(prompt) - self.timings.reused, time.perf_counter() - started)
-        sampler, stream, stops = Sampler(sampling, len(logits)), engine.tokenizer.stream(), StopMatcher(sampling.stop)
-        for token in prompt:
-            sampler.accept(token)
-        finish, made = "", 0
+        sampler = Sampler(sampling, len(logits), engine.tokenizer)
+        stream, stops = engine.tokenizer.stream(), StopMatcher(sampling.stop)
+        sampler.begin(prompt)
+        finish, made = "length" if sampling.max_tokens == 0 else "", 0
         while not finish:
             token = sampler.sample(logits)
             if token in engine.tokenizer.end_ids and not sampling.ignore_eos:
@@ -96,7 +96,7 @@ class Session:
                 finish = "stop"
             elif made == sampling.max_tokens:
                 finish = "length"
-            elif len(self.tokens) == engine.context:
+            elif len(self.tokens) + 1 >= engine.context:
                 finish = "context"
             else:
                 started = time.perf_counter()

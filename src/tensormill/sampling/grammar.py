@@ -84,7 +84,11 @@ def masks(executor: LLExecutor | None, matchers: Sequence[Matcher], drafts: Sequ
     if executor is None:
         jobs[0][0].unsafe_compute_mask_ptr(rows.ctypes.data, 4 * words)
     else:
-        executor.unsafe_compute_mask_ptr_with_draft_token(jobs, rows.ctypes.data, 4 * words, len(rows))
+        drafted, plain = [job for job in jobs if job[2]], [job[:2] for job in jobs if not job[2]]
+        if drafted:
+            executor.unsafe_compute_mask_ptr_with_draft_token(drafted, rows.ctypes.data, 4 * words, len(rows))
+        if plain:
+            executor.unsafe_compute_mask_ptr(plain, rows.ctypes.data, 4 * words, len(rows))
     for matcher, start, draft in zip(matchers, starts, drafts, strict=False):
         matcher._begin(rows[start : start + 1 + len(draft)])
 
@@ -127,5 +131,5 @@ _WORDS = {"json_schema": "JSON schema", "regex": "regular expression", "lark": "
 
 
 def _first_line(message: str) -> str:
-    lines = [line.strip() for line in message.split("<state>")[0].strip().splitlines() if line.strip()]
+    lines = [line.strip() for line in message.split("<state>", maxsplit=1)[0].strip().splitlines() if line.strip()]
     return " ".join(lines)[:400] or "unknown reason"

@@ -17,16 +17,18 @@ from llguidance import LLMatcher
 from tensormill.errors import RequestError
 
 log = logging.getLogger(__name__)
-ENFORCED = frozenset(
-    "type enum const anyOf oneOf allOf $ref $defs definitions properties required additionalProperties patternProperties "
-    "minProperties maxProperties items prefixItems additionalItems minItems maxItems minLength maxLength pattern format "
-    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf nullable".split()
-)
-INFORMING = frozenset(
-    "title description default example examples deprecated readOnly writeOnly $schema $id id $comment $anchor $dynamicAnchor "
-    "$vocabulary contentEncoding contentMediaType contentSchema discriminator externalDocs xml markdownDescription "
-    "enumDescriptions enumNames propertyOrdering strict".split()
-)
+ENFORCED = frozenset({
+    "type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "properties", "required",
+    "additionalProperties", "patternProperties", "minProperties", "maxProperties", "items", "prefixItems", "additionalItems",
+    "minItems", "maxItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "nullable",
+})  # fmt: skip
+INFORMING = frozenset({
+    "title", "description", "default", "example", "examples", "deprecated", "readOnly", "writeOnly", "$schema", "$id", "id",
+    "$comment", "$anchor", "$dynamicAnchor", "$vocabulary", "contentEncoding", "contentMediaType", "contentSchema",
+    "discriminator", "externalDocs", "xml", "markdownDescription", "enumDescriptions", "enumNames", "propertyOrdering",
+    "strict",
+})  # fmt: skip
 _TRIVIAL = {"uniqueItems": False, "unevaluatedProperties": True, "unevaluatedItems": True, "propertyNames": True, "not": False}
 _MAPS = ("$defs", "definitions", "properties", "patternProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
@@ -150,7 +152,7 @@ def _loosened(schema: Any, path: Path, keyword: str | None) -> bool:
         del node[keyword]
     elif path and isinstance(_at(schema, path[:-1]), (dict, list)):
         _at(schema, path[:-1])[path[-1]] = {}
-        return node != {}
+        return bool(node)
     else:
         return False
     return True

@@ -1,7 +1,7 @@
 """Grammars as requests give them → what llguidance compiles; every kind is checked here before anything runs.
 
 A `composed` grammar is how chat formats say "text, then a call whose arguments match this schema": JSON with `lark` (rules,
-which name schemas as `@name`) and `schemas` (name → `schema`, `strict`, `title`). See chat/constrain.
+which name parts as `@name`) and `parts` (name → `schema`, `strict`, `title`, or a `kind` and `text` of their own). See chat/constrain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensormill.sampling.gbnf import to_lark
 from tensormill.sampling.schema import checked, parsed
 
 # at most a space, or a line break and an indentation: models that may write white space for ever sometimes do
-WHITE = r" |\n[ ]{0,64}|\n\t{0,16}"
+WHITE = r" |\n[ ]{0,32}|\n\t{0,16}"
 _OPTIONS = {"whitespace_pattern": WHITE, "lenient": False, "coerce_one_of": False}
 
 
@@ -53,12 +53,15 @@ def _gbnf(text: str) -> str:
 
 
 def _composed(text: str) -> str:
-    """One list of grammars: the rules, and each schema under the name by which they call it."""
+    """One list of grammars: the rules, and each part under the name by which they call it."""
     whole = parsed(text, "grammar")
     grammars: list[Mapping[str, Any]] = [{"lark_grammar": whole["lark"]}]
-    for name, part in whole["schemas"].items():
-        schema = checked(part["schema"], strict=part["strict"], title=part["title"])
-        grammars.append({"name": name, **json.loads(_schema(schema))["grammars"][0]})
+    for name, part in whole["parts"].items():
+        if "kind" in part:
+            made = source(part["kind"], part["text"])
+        else:
+            made = _schema(checked(part["schema"], strict=part["strict"], title=part["title"]))
+        grammars.append({**json.loads(made)["grammars"][0], "name": name})
     return json.dumps({"grammars": grammars})
 
 

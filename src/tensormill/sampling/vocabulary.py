@@ -13,8 +13,6 @@ from tensormill.tokenizer import Tokenizer
 from tensormill.tokenizer.vocab import Kind
 
 
-
-
 class _Bridge:
     """What llguidance asks of a tokenizer."""
 
