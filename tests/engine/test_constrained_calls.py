@@ -1,4 +1,4 @@
-"""Constrained calls through the crank: a random model that must call a tool does, in every chat format, and the parser reads it."""
+"""Constrained calls through the crank: a random model that must call a tool does, in every format, and the parser reads it."""
 
 from __future__ import annotations
 
