@@ -17,8 +17,12 @@ from tensormill.backends.cpu import _native as native
 from tensormill.backends.cpu.codebooks import give_codebook
 from tensormill.gguf import GGMLType
 
-TYPES = "Q8_0 Q4_K Q4_1 Q6_K Q5_0 Q4_0 Q5_1 Q5_K Q3_K Q2_K IQ4_NL IQ4_XS MXFP4 NVFP4 Q1_0 Q2_0 TQ1_0 TQ2_0 IQ1_S IQ1_M \
-IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S F32 F16 BF16".split()
+TYPES = [  # those of most files first
+    "Q8_0", "Q4_K", "Q4_1", "Q6_K", "Q5_0", "Q4_0", "Q5_1", "Q5_K",
+    "Q3_K", "Q2_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", "Q1_0", "Q2_0",
+    "TQ1_0", "TQ2_0", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS",
+    "IQ3_S", "F32", "F16", "BF16",
+]  # fmt: skip
 
 
 def aligned(nbytes: int) -> np.ndarray:

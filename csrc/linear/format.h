@@ -9,7 +9,7 @@
 //     static constexpr int kOffset;   // code = line byte - kOffset
 //     static constexpr bool kWide;    // line bytes above 127 occur (then kOffset = 128)
 //     static constexpr int kFileInputs, kFileBytes;  // a block in the file
-//     static void scales(const uint8_t* front, const uint8_t* block, float* scale, float* min);  // [kInputs/kGroup][16]
+//     static void scales(const uint8_t* front, const uint8_t* block, float* scale, float* min);  // [groups][16]
 //     static void lines(const uint8_t* block, int j, Use use);   // calls use(t, Bytes) for the 8 lines of inputs
 //                                     // 32 j .. 32 j + 31; byte 4 r + b of line t is row r, input 32 j + 4 t + b
 //     static void pack(const uint8_t* const rows[16], int blocks, uint8_t* front, uint8_t* block);

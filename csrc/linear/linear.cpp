@@ -55,6 +55,10 @@ int64_t row_bytes(Type type, int64_t columns) {
 
 int64_t panel_bytes(Type type, int64_t columns) {
   const Description d = description(type);
+  if (columns % d.file_inputs != 0 || (d.codes && columns > kMaxColumns))
+    throw std::runtime_error("a matrix of ggml type " + std::to_string(static_cast<int>(type)) + " has " +
+                             std::to_string(columns) + " columns; expected a multiple of " +
+                             std::to_string(d.file_inputs) + " up to " + std::to_string(kMaxColumns));
   const int64_t n = blocks(columns, d.inputs);
   return blocks(n * d.front, 64) * 64 + n * d.bytes;
 }

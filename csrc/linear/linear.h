@@ -71,14 +71,16 @@ int64_t block_of(Type);                            // columns must be a multiple
 int64_t row_bytes(Type, int64_t columns);          // in the file
 int64_t panel_bytes(Type, int64_t columns);        // packed
 inline int64_t panels(int64_t rows) { return (rows + kPanel - 1) / kPanel; }
-inline int64_t packed_bytes(Type t, int64_t rows, int64_t columns) { return panels(rows) * panel_bytes(t, columns); }
+inline int64_t packed_bytes(Type t, int64_t rows, int64_t columns) {
+  return panels(rows) * panel_bytes(t, columns);
+}
 
 // All panels of a matrix whose rows lie one after another (rows [row 16 * panel_begin, ...) of `source`).
 void pack(Type, const uint8_t* source, int64_t rows, int64_t columns, int64_t panel_begin, int64_t panel_end,
           uint8_t* packed);
 
-// Codebooks of the IQ types ([entries][width] signed bytes; IQ1's times 8), handed over once at load, before any other call with
-// the type; the functions above throw std::runtime_error for a type whose codebook is missing.
+// Codebooks of the IQ types ([entries][width] signed bytes; IQ1's times 8), handed over once at load, before any
+// other call with the type; the functions above throw std::runtime_error for a type whose codebook is missing.
 void set_codebook(Type, const int8_t* values, int64_t entries, int64_t width);
 extern const int8_t* codebooks[64];                // by type; IQ1_M reads that of IQ1_S
 

@@ -39,7 +39,8 @@ TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* s
       acc[t][1] = S::kOffset == 0 || !S::kHalves ? broadcast(0) : broadcast(x[t].start[S::kParts * g + 1]);
     }
     F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
-      for (int t = 0; t < NT; ++t) acc[t][line >> 2] = dot_at<S::kWide>(acc[t][line >> 2], codes, x[t].codes + 32 * g + 4 * line);
+      for (int t = 0; t < NT; ++t)
+        acc[t][line >> 2] = dot_at<S::kWide>(acc[t][line >> 2], codes, x[t].codes + 32 * g + 4 * line);
     });
     for (int h = 0; h < S::kParts; ++h) {
       const Floats w = load_floats(scale + 16 * (j * S::kParts + h));
@@ -138,6 +139,12 @@ void gemm_panels(const Matrix& m, int64_t panel, const Call& call, TileScratch& 
       for (int t = 0; t < nt; ++t) {
         x.out[t] = call.row(t0 + t) + panel * kPanel;
         x.set<S>(t, call.token(t0 + t, 32 * g0), n);
+        const Tokens next = call.token(t0 + t + tile < call.n_tokens ? t0 + t + tile : t, 32 * g0);
+        x.next[t] = next.codes;
+        prefetch(next.scales);
+        prefetch(next.sums);
+        if (t0 + t + tile < call.n_tokens)
+          for (int p = 0; p < P; ++p) prefetch(call.row(t0 + t + tile) + (panel + p) * kPanel);
       }
       run_tile<typename S::Tile, P>(s, x, nt, n, g0 == 0, valid_rows(m, panel + P - 1));
     }

@@ -22,6 +22,7 @@ static_assert(sizeof(TileScratch) <= kScratchBytes);
 
 struct TileTokens {  // activations of a tile, and what the groups need of them
   const int8_t* codes[kTileTokens];
+  const int8_t* next[kTileTokens];  // codes of the next tile, fetched ahead: rows are short and far apart
   float* out[kTileTokens];
   alignas(64) float scale[kTileTokens][kChunkGroups];
   alignas(64) int32_t start[kTileTokens][2 * kChunkGroups];  // -offset * sum of codes
@@ -49,6 +50,8 @@ void tile(const TileScratch& w, const TileTokens& x, int n, bool first, int vali
     }
   constexpr int parts = S::kHalves ? 2 : 1, lines = 8 / parts;
   for (int g = 0; g < n; ++g) {
+    if (g % 2 == 0)
+      for (int t = 0; t < NT; ++t) prefetch(x.next[t] + 32 * g);
 #pragma GCC unroll 2
     for (int h = 0; h < parts; ++h) {
       const int k = g * parts + h;

@@ -189,12 +189,18 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
   for (int64_t i = 0; i < padded(queries); ++i) to.m[i] = -INFINITY, to.l[i] = 0.0f;
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
+  // The page that follows lies elsewhere: its first lines come while this one's values are summed.
+  const std::byte* next = nullptr;
+  if (rows.cache && (b + 1) * rows.rows < tile.last[n - 1]) {
+    const PagedCache& cache = *rows.cache;
+    next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
+  }
   const auto soft = [&] {
     for (int64_t i = 0; i < queries; ++i) {
       float* score = tile.s + i * kBlock;
       const uint64_t mask = tile.masks[i / group];
       if (softcap != 0.0f || alibi != 0.0f || bias) adjust(score, g * group + i % group, t + i / group, rows, b);
-      if (mask) soften(score, static_cast<int>(rows.lanes / kLanes), mask, to.m[i], to.l[i]);
+      if (mask) soften(score, rows.lanes / kLanes, mask, to.m[i], to.l[i]);
     }
   };
   const auto stored = [&]<class E>(const E* k, const E* v, int64_t stride) {
@@ -210,6 +216,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       scores(tile, queries, width, tile.k, rows.lanes);
     }
     soft();
+    if (next) for (int64_t at = 0; at < 4096; at += 64) prefetch(next + at);
     if (wide) return weigh(tile.s, queries, v, stride, tile.masks, group, to.o, to.stride);
     for (int64_t r = lo; r < hi; ++r) widen(v + r * stride, to.stride, tile.v + r * to.stride);
     weigh(tile.s, queries, tile.v, to.stride, tile.masks, group, to.o, to.stride);

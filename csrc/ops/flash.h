@@ -28,7 +28,7 @@ inline void merge(const Partial& into, const Partial& from, int64_t n) {
     const Lanes m = load(into.m + first), other = load(from.m + first), most = max(m, other);
     // A side that saw nothing has the factor 0, both sides too; its numbers are finite, so 0 times them is 0.
     const Lanes top = select(less(none, most), most, zero);
-    const Lanes x = exp(m - top), y = exp(other - top);
+    const Lanes x = exp_falling(m - top), y = exp_falling(other - top);
     store(into.m + first, most);
     store(into.l + first, fma(load(into.l + first), x, load(from.l + first) * y));
     float keep[kLanes], add[kLanes];
@@ -48,22 +48,32 @@ inline void merge(const Partial& into, const Partial& from, int64_t n) {
   }
 }
 
-TM_INLINE Lanes mask_lanes(uint64_t visible, int v, Lanes x) {
-  return select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), x, splat(-INFINITY));
-}
-
-// Scores of one query in place → probabilities; returns (max, sum) in m and l. `visible`: bit j for row j.
-TM_INLINE void soften(float* s, int vectors, uint64_t visible, float& m, float& l) {
-  Lanes most = splat(-INFINITY);
-  for (int v = 0; v < vectors; ++v) most = max(most, mask_lanes(visible, v, load(s + v * kLanes)));
+// Scores of one query in place → probabilities; returns (max, sum) in m and l. `visible`: bit j for row j, not all 0.
+template <int V>
+TM_INLINE void soften(float* s, uint64_t visible, float& m, float& l) {
+  Lanes x[V];
+  for (int v = 0; v < V; ++v) x[v] = load(s + v * kLanes);
+  if (V < 4 || visible != ~uint64_t{0})
+    for (int v = 0; v < V; ++v)
+      x[v] = select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), x[v], splat(-INFINITY));
+  Lanes most = x[0], total = splat(0.0f);
+  for (int v = 1; v < V; ++v) most = max(most, x[v]);
   m = max_lanes(most);
-  Lanes total = splat(0.0f);
-  for (int v = 0; v < vectors; ++v) {
-    const Lanes p = exp(mask_lanes(visible, v, load(s + v * kLanes)) - splat(m));
+  for (int v = 0; v < V; ++v) {
+    const Lanes p = exp_falling(x[v] - splat(m));
     total = total + p;
     store(s + v * kLanes, p);
   }
   l = sum_lanes(total);
+}
+
+TM_INLINE void soften(float* s, int64_t vectors, uint64_t visible, float& m, float& l) {
+  switch (vectors) {
+    case 1: return soften<1>(s, visible, m, l);
+    case 2: return soften<2>(s, visible, m, l);
+    case 3: return soften<3>(s, visible, m, l);
+    default: return soften<4>(s, visible, m, l);
+  }
 }
 
 TM_INLINE uint64_t bits_between(int64_t lo, int64_t hi) {
@@ -94,7 +104,7 @@ inline void weigh(const float* p, int64_t queries, const E* v, int64_t v_stride,
       hi = b < hi ? b : hi;
     }
     if (runs && !ragged) {
-      product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, false, vectors);
+      product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, false, vectors, kBlock - 1);
       continue;
     }
     for (int64_t j = 0; j < n * o_stride; j += kLanes) store(o + first * o_stride + j, splat(0.0f));
@@ -108,7 +118,7 @@ inline void weigh(const float* p, int64_t queries, const E* v, int64_t v_stride,
       }
     }
     if (!together) continue;
-    product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, true, vectors);
+    product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, true, vectors, kBlock - 1);
     for (int64_t q = first; q < first + n; ++q) {
       const uint64_t mask = masks[q / share];
       one(q, hi, mask ? 64 - __builtin_clzll(mask) : 0);

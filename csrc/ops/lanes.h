@@ -63,6 +63,11 @@ inline Lanes power_of_two(Lanes n) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
 }
 
+// a · 2^n for whole n, where neither a nor the result is denormal.
+inline Lanes times_power(Lanes a, Lanes n) {
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23)))};
+}
+
 #elif defined(__AVX2__)
 
 struct Lanes {
@@ -140,6 +145,10 @@ inline __m256 power_of_two(__m256 n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
 inline Lanes power_of_two(Lanes n) { return TM_TWICE(power_of_two(n.a), power_of_two(n.b)); }
+inline __m256 times_power(__m256 a, __m256 n) {
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
+}
+inline Lanes times_power(Lanes a, Lanes n) { return TM_TWICE(times_power(a.a, n.a), times_power(a.b, n.b)); }
 #undef TM_TWICE
 
 #else
@@ -148,9 +157,6 @@ struct Lanes {
   float v[kLanes];
 };
 using Mask = uint32_t;
-
-float half_to_float(uint16_t h);  // in half.cpp
-uint16_t float_to_half(float x);
 
 #define TM_EACH(expr)                              \
   Lanes r;                                         \
@@ -163,23 +169,16 @@ inline Lanes load(const float* p, int n) { TM_EACH(i < n ? p[i] : 0.0f); }
 inline void store(float* p, Lanes a, int n) {
   for (int i = 0; i < kLanes && i < n; ++i) p[i] = a.v[i];
 }
-#if defined(__ARM_FP16_FORMAT_IEEE) || defined(__ARM_NEON)
 inline Lanes load(const uint16_t* p) {
-  __fp16 h[kLanes];
+  _Float16 h[kLanes];
   std::memcpy(h, p, sizeof h);
   TM_EACH(static_cast<float>(h[i]));
 }
 inline void store(uint16_t* p, Lanes a) {
-  __fp16 h[kLanes];
-  for (int i = 0; i < kLanes; ++i) h[i] = static_cast<__fp16>(a.v[i]);
+  _Float16 h[kLanes];
+  for (int i = 0; i < kLanes; ++i) h[i] = static_cast<_Float16>(a.v[i]);
   std::memcpy(p, h, sizeof h);
 }
-#else
-inline Lanes load(const uint16_t* p) { TM_EACH(half_to_float(p[i])); }
-inline void store(uint16_t* p, Lanes a) {
-  for (int i = 0; i < kLanes; ++i) p[i] = float_to_half(a.v[i]);
-}
-#endif
 inline Lanes fma(Lanes a, Lanes b, Lanes c) { TM_EACH(std::fma(a.v[i], b.v[i], c.v[i])); }
 inline Lanes operator+(Lanes a, Lanes b) { TM_EACH(a.v[i] + b.v[i]); }
 inline Lanes operator-(Lanes a, Lanes b) { TM_EACH(a.v[i] - b.v[i]); }
@@ -211,6 +210,15 @@ inline Lanes power_of_two(Lanes n) {
     std::memcpy(&r.v[i], &bits, 4);
   }
   return r;
+}
+inline Lanes times_power(Lanes a, Lanes n) {
+  for (int i = 0; i < kLanes; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &a.v[i], 4);
+    bits += static_cast<uint32_t>(static_cast<int32_t>(n.v[i])) << 23;
+    std::memcpy(&a.v[i], &bits, 4);
+  }
+  return a;
 }
 #undef TM_EACH
 

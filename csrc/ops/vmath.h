@@ -8,11 +8,8 @@
 
 namespace mill::TM_ISA {
 
-// e^x; 0 below −104, infinity above 89, NaN for NaN.
-inline Lanes exp(Lanes x) {
-  x = max(splat(-104.0f), x);  // the constant first: max and min then keep a NaN
-  x = min(splat(89.0f), x);
-  const Lanes n = round(x * splat(1.44269504f));
+// e^r·… of the reduced argument: x = n·ln 2 + r.
+inline Lanes exp_reduced(Lanes x, Lanes n) {
   Lanes r = fma(n, splat(-0.693359375f), x);  // ln 2 in two parts, the first exact in few bits
   r = fma(n, splat(2.12194440e-4f), r);
   Lanes p = splat(0.0013814539415761828f);
@@ -20,9 +17,21 @@ inline Lanes exp(Lanes x) {
   p = fma(p, r, splat(0.04166838899254799f));
   p = fma(p, r, splat(0.1666652113199234f));
   p = fma(p, r, splat(0.4999999403953552f));
-  p = fma(p, r * r, r) + splat(1.0f);
-  const Lanes half = floor(n * splat(0.5f));
-  return p * power_of_two(half) * power_of_two(n - half);
+  return fma(p, r * r, r) + splat(1.0f);
+}
+
+// e^x for x ≤ 0, as a softmax takes it; 0 below −87. NaN is not kept.
+inline Lanes exp_falling(Lanes x) {
+  const Lanes near = max(x, splat(-87.0f)), n = round(near * splat(1.44269504f));
+  return select(less(x, splat(-87.0f)), splat(0.0f), times_power(exp_reduced(near, n), n));
+}
+
+// e^x; 0 below −104, infinity above 89, NaN for NaN.
+inline Lanes exp(Lanes x) {
+  x = max(splat(-104.0f), x);  // the constant first: max and min then keep a NaN
+  x = min(splat(89.0f), x);
+  const Lanes n = round(x * splat(1.44269504f)), half = floor(n * splat(0.5f));
+  return exp_reduced(x, n) * power_of_two(half) * power_of_two(n - half);
 }
 
 inline Lanes sigmoid(Lanes x) { return splat(1.0f) / (splat(1.0f) + exp(splat(0.0f) - x)); }

@@ -116,6 +116,10 @@ TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_BOTH(Bytes, _mm256_shuffl
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
   TM_BOTH(Bytes, _mm256_i32gather_epi32(reinterpret_cast<const int*>(base), offset.v[i], 1));
 }
+TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
+  *first = gather(base, offset);
+  *last = gather(base + 4, offset);
+}
 TM_INLINE Bytes negate(Bytes a, const void* bits) {
   const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
   const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));

@@ -83,6 +83,14 @@ TM_INLINE Bytes table16(const void* p) { return {_mm512_broadcast_i32x4(_mm_load
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
 // Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) { return {_mm512_i32gather_epi32(offset.v, base, 1)}; }
+// Eight bytes from each: the first four of all lanes, and the last four.
+TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
+  const __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256(offset.v), base, 1);
+  const __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(offset.v, 1), base, 1);
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  *first = {_mm512_permutex2var_epi32(low, even, high)};
+  *last = {_mm512_permutex2var_epi32(low, _mm512_or_si512(even, _mm512_set1_epi32(1)), high)};
+}
 TM_INLINE Bytes negate(Bytes a, const void* bits) {
   uint64_t mask;
   std::memcpy(&mask, bits, 8);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from tensormill.errors import RequestError
@@ -120,6 +121,46 @@ class SamplingConfig:
         _check(self.dry_allowed_length >= 1, "dry-allowed-length", "1 or more", self.dry_allowed_length)
         _check(self.dry_window >= -1, "dry-window", "-1 or more", self.dry_window)
         _check(all(self.dry_breakers), "dry-breakers", "texts of at least one character", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """How a server listens, whom it lets in, and how much it takes on."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; a public one needs --api-key-file, or --allow-public."""
+    port: int = 8080
+    """Port to listen on; 0 takes a free one."""
+    api_key_file: Path | None = None
+    """File of API keys, one a line: NAME KEY, or KEY alone; every route but /health wants one then."""
+    allow_public: bool = False
+    """Listen on a public address though nobody needs a key."""
+    tls_cert: Path | None = None
+    """Certificate (PEM), to serve HTTPS; with --tls-key."""
+    tls_key: Path | None = None
+    """Private key (PEM) of the certificate."""
+    cors: bool = False
+    """Let web pages of any origin call this server."""
+    max_queue: int = 64
+    """Most requests that wait for a model; more are told to come again (429)."""
+    max_body: int = 32 << 20
+    """Most bytes of a request."""
+    timeout: float = 0.0
+    """Most seconds an answer may take; 0: no limit."""
+    drain: float = 30.0
+    """Seconds that answers under way have to end after SIGTERM."""
+    memory: int = 0
+    """Most bytes of weights that are loaded at once, with several models; 0: no limit."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """How much is logged (JSON lines on stderr, without prompts)."""
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.port < 1 << 16, "port", "between 0 and 65535", self.port)
+        _check(self.max_queue >= 0, "max-queue", "0 or more", self.max_queue)
+        _check(self.max_body > 0, "max-body", "above 0", self.max_body)
+        _check(self.timeout >= 0, "timeout", "0 or more", self.timeout)
+        _check(self.drain >= 0, "drain", "0 or more", self.drain)
+        _check((self.tls_cert is None) == (self.tls_key is None), "tls-cert", "given together with --tls-key", None)
 
 
 def _check(fine: bool, name: str, expected: str, found: object) -> None:

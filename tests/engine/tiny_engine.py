@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
+
+import numpy as np
 
 import models.zoo  # noqa: F401  (fills VARIANTS)
 from models import tiny
+from models.quantised import quantisable, stored
 from tensormill.config import EngineConfig, SamplingConfig
 from tensormill.engine import Engine
 from tensormill.engine.crank import Crank
 from tensormill.engine.messages import Generate, Output
-from tensormill.gguf import GGUFWriter
+from tensormill.gguf import GGMLType, GGUFWriter
 
 PIECES = ["<unk>", "<s>", "</s>", *(chr(33 + i) for i in range(tiny.VOCABULARY - 3))]
 
 
-def write(variant: str, path: Path, seed: int = 0, noise: float = 0.0) -> Path:
-    """A variant's file with a vocabulary; `noise` makes a model that only resembles it."""
-    import numpy as np
+def write(variant: str, path: Path, seed: int = 0, noise: float = 0.0, kinds: Sequence[GGMLType] = (), **keys: object) -> Path:
+    """A variant's file with a vocabulary; `noise` makes a model that only resembles it.
 
-    made = tiny.VARIANTS[variant].made(variant)
+    With `kinds` it is wide enough for any of them, and its matrices have the types in turn. `keys` are added (`__`: a dot).
+    """
+    chosen = tiny.VARIANTS[variant]
+    if kinds:
+        chosen = replace(chosen, sizes=chosen.sizes | {"D": 256, "F": 256})
+    made = chosen.made(variant)
     rng = np.random.Generator(np.random.PCG64(seed))
+    kind = cycle(kinds)
     writer = GGUFWriter(path)
     writer.add("general.architecture", made.arch)
     writer.add("tokenizer.ggml.model", "llama")
     writer.add("tokenizer.ggml.tokens", PIECES)
     writer.add("tokenizer.ggml.scores", np.zeros(len(PIECES), np.float32))
     writer.add("tokenizer.ggml.token_type", np.array([2, 3, 3, *[1] * (len(PIECES) - 3)], np.int32))
-    for key, value in made.keys.items():
+    for key, value in (made.keys | {k.replace("__", "."): v for k, v in keys.items()}).items():
         writer.add(key, value)
     for name, data in made.tensors.items():
-        noisy = data * (1 + noise * rng.standard_normal(data.shape)) if noise else data
-        writer.add_tensor(name, noisy.astype(np.float32))
+        noisy = (data * (1 + noise * rng.standard_normal(data.shape)) if noise else data).astype(np.float32)
+        of_name = next((k for k in islice(kind, len(kinds)) if quantisable(name, data, k)), None)
+        writer.add_tensor(name, noisy if of_name is None else stored(of_name, noisy, rng), of_name)
     writer.write()
     return path
 

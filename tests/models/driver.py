@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tensormill import models
+from tensormill.errors import BackendError
 from tensormill.gguf import GGUFFile
-from tensormill.program import Executable, Limits, Program, Run, WeightSource, build_step
+from tensormill.program import Executable, Limits, Program, Run, Step, WeightSource, build_step
 
 Compile = Callable[..., Executable]
 CONTEXT = 256
 PAGE = 64
+
+
+def backend(name: str) -> Compile:
+    """The compile of a backend; tests that call it are skipped where the backend is not built."""
+    compile: Compile = import_module(f"tensormill.backends.{name}").compile
+
+    def built(*args: Any, **kwargs: Any) -> Executable:
+        try:
+            return compile(*args, **kwargs)
+        except BackendError as error:
+            if "not built" in str(error):
+                pytest.skip(str(error))
+            raise
+
+    return built
 
 
 def lifetimes(program: Program) -> set[int]:
@@ -42,9 +60,16 @@ class Driver:
 
     def feed(self, ids: Sequence[int] | np.ndarray, past: int, want: Sequence[int] | None = None) -> np.ndarray:
         """One step; float32 logits [len(ids), V] of all its tokens, or of the wanted offsets."""
+        return np.array(self.executable.run(self._step(ids, past, want))["logits"])
+
+    def values(self, ids: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
+        """Every value of one step from the beginning, all rows wanted; the reference backend only."""
+        made = self.executable.values(self._step(ids, 0, None))  # type: ignore[attr-defined]
+        return {name: np.array(value) for name, value in made.items()}
+
+    def _step(self, ids: Sequence[int] | np.ndarray, past: int, want: Sequence[int] | None) -> Step:
         rows = range(len(ids)) if want is None else want
-        run = Run(tokens=ids, past=past, pages=self._tables(past + len(ids)), slot=1, want=rows)
-        return np.array(self.executable.run(build_step([run]))["logits"])
+        return build_step([Run(tokens=ids, past=past, pages=self._tables(past + len(ids)), slot=1, want=rows)])
 
     def _tables(self, length: int) -> dict[int, list[int]]:
         """Pages in falling order; a window's go round a ring that is just long enough, so a page too few is a wrong logit."""

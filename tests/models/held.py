@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ class Held:
     """Keys and float32 tensors as `models.trace` wants them; change `metadata` and `arrays` at will before tracing."""
 
     def __init__(self, variant: str) -> None:
-        made = tiny.VARIANTS[variant].made(variant)
+        made = model(variant)
         self.metadata: dict[str, object] = {"general.architecture": made.arch}
         self.metadata |= {k: as_stored(v) for k, v in made.keys.items()}
         self.arrays: dict[str, np.ndarray] = dict(made.tensors)
@@ -29,6 +30,12 @@ class Held:
 
     def release(self, name: str) -> None:
         """Nothing is mapped."""
+
+
+@cache
+def model(variant: str) -> tiny.Tiny:
+    """A variant, drawn once."""
+    return tiny.VARIANTS[variant].made(variant)
 
 
 def as_stored(value: Any) -> object:

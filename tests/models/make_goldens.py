@@ -15,12 +15,14 @@ import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 import models.zoo  # noqa: F401  fills VARIANTS
 from models import tiny
 
+TRACED, TRACED_TOKENS = "llama-experts", 2
 GOLDENS = Path(__file__).parent.parent / "goldens"
 
 
@@ -53,8 +55,25 @@ def make(name: str, run: ModuleType) -> None:
     print(f"{name}: logits {logits.min():.3g} … {logits.max():.3g}, finite {np.isfinite(logits).all()}, {size} bytes")
 
 
+def make_trace(run: ModuleType) -> None:
+    """Write the values of every node of one graph, as `tensormill trace --diff` reads them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tiny.gguf"
+        tiny.write(TRACED, path)
+        model = run.Oracle(str(path), kv="f32")
+        nodes: list[dict[str, Any]] = []
+        model.logits(tiny.tokens(TRACED, TRACED_TOKENS).tolist(), trace=nodes)
+        model.close()
+    dump = {f"{i:05d}|{n['name']}|{n['op']}": n["value"] for i, n in enumerate(nodes) if n["value"] is not None}
+    views = ("|RESHAPE", "|VIEW", "|PERMUTE", "|DUP", "|SET_ROWS")
+    kept = {key: value for key, value in dump.items() if value.dtype == np.float32 and not key.endswith(views)}
+    small = {key: value for key, value in kept.items() if value.nbytes <= 4096}
+    np.savez_compressed(GOLDENS / "trace.npz", **small)
+
+
 if __name__ == "__main__":
     GOLDENS.mkdir(exist_ok=True)
     module = oracle()
+    make_trace(module)
     for wanted in sys.argv[1:] or tiny.VARIANTS:
         make(wanted, module)

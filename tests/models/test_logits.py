@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 import models.zoo  # noqa: F401  fills VARIANTS
 from models import tiny
-from models.driver import Compile, Driver
+from models.driver import Compile, Driver, backend
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 TOLERANCE = 1e-4  # of the range of the golden's logits
@@ -20,11 +19,8 @@ CHUNKS = (tiny.TOKENS, 64, 7, 1)
 
 @pytest.fixture(params=["reference", "cpu"])
 def compile(request: pytest.FixtureRequest) -> Compile:
-    """A backend's compile; a backend that is not built here is skipped."""
-    try:
-        return importlib.import_module(f"tensormill.backends.{request.param}").compile
-    except (ImportError, AttributeError) as error:
-        pytest.skip(f"the backend {request.param} is not built: {error}")
+    """A backend's compile."""
+    return backend(request.param)
 
 
 @pytest.fixture(scope="module")

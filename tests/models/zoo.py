@@ -103,7 +103,7 @@ def gemma3_steep(t: Tiny) -> None:
 
 
 @variant("muse-spark", "muse-spark", E=8, k=3, L=6, H=8, scale=1.25, normed=True)
-@variant("muse-spark-unnormed-weights", "muse-spark", E=6, k=2, L=4, G=1, scale=1.0, normed=False)
+@variant("muse-spark-unnormed-weights-fused-qkv", "muse-spark", E=6, k=2, L=4, G=1, scale=1.0, normed=False)
 def muse_spark(t: Tiny) -> None:
     full = [i % 4 == 1 for i in range(t.L)]
     latent = 32
@@ -130,7 +130,15 @@ def muse_spark(t: Tiny) -> None:
         for half in ("attn", "ffn"):
             t.gain(p + half + "_resid_alpha", t.D, 0.8)
             t.gain(p + half + "_resid_beta", t.D, 0.6)
+        if not t.normed:
+            join(t, p + "attn_qkv.weight", [p + f"attn_{part}.weight" for part in "qkv"], axis=0)
+            t.bias(p + "attn_qkv", (t.H + 2 * t.G) * t.K)
     t.end(gain=8.0)
+
+
+def join(t: Tiny, name: str, parts: list[str], axis: int) -> None:
+    """Some tensors as one, as certain converters write them."""
+    t.tensors[name] = np.concatenate([t.tensors.pop(part) for part in parts], axis=axis)
 
 
 # ---- deepseek2 ----
@@ -196,7 +204,7 @@ def shared(t: Tiny, p: str, width: int) -> None:
 @variant("qwen35", "qwen35", L=4, n=2, vh=4, S=16, rot=8)
 @variant("qwen35-listed-layers", "qwen35", L=3, n=1, vh=3, S=16, rot=16, listed=[True, False, True])
 @variant("qwen35moe", "qwen35moe", L=4, n=2, vh=6, S=16, rot=8, E=8, k=3, F=40)
-@variant("qwen35moe-as-many-key-heads", "qwen35moe", L=4, n=4, vh=4, S=24, rot=8, E=6, k=2, F=40, G=1)
+@variant("qwen35moe-as-many-key-heads-fused-experts", "qwen35moe", L=4, n=4, vh=4, S=24, rot=8, E=6, k=2, F=40, G=1)
 @variant("qwen3next", "qwen3next", L=4, n=2, vh=6, S=16, rot=8, E=8, k=3, F=40)
 @variant("qwen3next-all-but-one-rotated", "qwen3next", L=4, n=3, vh=6, S=16, rot=14, E=6, k=2, F=40)
 def qwen35(t: Tiny) -> None:
@@ -225,6 +233,8 @@ def qwen35(t: Tiny) -> None:
             shared(t, p, t.F)
             t.mat(p + "ffn_gate_inp_shexp", t.D)
             t.tensors[p + "ffn_gate_inp_shexp.weight"] *= 3
+        if t.S == 24:
+            join(t, p + "ffn_gate_up_exps.weight", [p + "ffn_gate_exps.weight", p + "ffn_up_exps.weight"], axis=1)
     t.end()
 
 

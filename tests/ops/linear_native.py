@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from ops.linear_truth import FLOATS
 
+from ops.linear_truth import FLOATS
 from tensormill.backends.cpu import _native as native
 from tensormill.backends.cpu.codebooks import give_codebook
 from tensormill.gguf import GGMLType
@@ -36,9 +36,7 @@ class Packed:
             native.multiply_floats(self.kind, self.data, self.rows, self.columns, x, out, *lists, begin, end)
         else:
             codes, scales, sums = quantise(x)
-            native.multiply_codes(
-                self.kind, self.data, self.rows, self.columns, codes, scales, sums, out, *lists, begin, end
-            )
+            native.multiply_codes(self.kind, self.data, self.rows, self.columns, codes, scales, sums, out, *lists, begin, end)
         return out
 
     def decode(self, ids):

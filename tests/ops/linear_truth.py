@@ -124,7 +124,7 @@ QUANTISED = tuple(_SCALES)
 
 # Bytes of a block that must not be random: offset → float16, or a range for plain bytes.
 _HALVES = {
-    **{t: (0,) for t in QUANTISED},
+    **dict.fromkeys(QUANTISED, (0,)),
     G.Q4_1: (0, 2), G.Q5_1: (0, 2), G.Q4_K: (0, 2), G.Q5_K: (0, 2), G.Q2_K: (80, 82), G.Q3_K: (108,), G.Q6_K: (208,),
     G.TQ1_0: (52,), G.TQ2_0: (64,), G.MXFP4: (), G.NVFP4: (), G.IQ1_M: (),
 }  # fmt: skip

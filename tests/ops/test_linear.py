@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ops.linear_truth import FLOATS, QUANTISED, multiply_codes, multiply_floats, quantise, random_rows
 
+from ops.linear_truth import FLOATS, QUANTISED, multiply_codes, multiply_floats, quantise, random_rows
 from tensormill.gguf import GGMLType
 from tensormill.quant import decode
 
@@ -137,9 +137,7 @@ def test_instruction_sets_agree():
     found = []
     for isa in ("avx512", "avx2"):
         environment = {"PYTHONPATH": f"{tests}:{tests.parent / 'src'}", "TENSORMILL_ISA": isa}
-        run = subprocess.run(
-            [sys.executable, "-c", _DIGEST, isa], env=environment, capture_output=True, text=True, check=False
-        )
+        run = subprocess.run([sys.executable, "-c", _DIGEST, isa], env=environment, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
         found.append(run.stdout)
     assert found[0] == found[1]

@@ -44,7 +44,7 @@ P = '{"city": "Paris", "days": 3}'
 R = '{"city": "Roma 🌧️"}'
 
 
-def _json(before: str, behind: str, key: str = "arguments") -> dict[str, Case]:
+def json_calls(before: str, behind: str, key: str = "arguments") -> dict[str, Case]:
     """What formats share in which a JSON object names the tool."""
 
     def call(name: str, arguments: str) -> str:
@@ -64,7 +64,7 @@ def _json(before: str, behind: str, key: str = "arguments") -> dict[str, Case]:
     }
 
 
-def _tags(call: str, parameter: str, opens: str = "", closes: str = "") -> dict[str, Case]:
+def tag_calls(call: str, parameter: str, opens: str = "", closes: str = "") -> dict[str, Case]:
     """What formats share in which parameters stand in tags; `call` has NAME and PARAMETERS, `parameter` KEY and VALUE."""
 
     def one(name: str, **values: str) -> str:
@@ -110,7 +110,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "think": THINK,
     "hermes": THINK
-    | _json("<tool_call>\n", "\n</tool_call>\n")
+    | json_calls("<tool_call>\n", "\n</tool_call>\n")
     | {
         "broken": Case("<tool_call>\nnot json\n</tool_call>", content="<tool_call>\nnot json\n</tool_call>"),
         "broken, then one": Case(
@@ -133,7 +133,7 @@ CASES: dict[str, dict[str, Case]] = {
         ),
     },
     "qwen-xml": THINK
-    | _tags("<tool_call>\n<function=NAME>\nPARAMETERS\n</function>\n</tool_call>", "<parameter=KEY>\nVALUE\n</parameter>")
+    | tag_calls("<tool_call>\n<function=NAME>\nPARAMETERS\n</function>\n</tool_call>", "<parameter=KEY>\nVALUE\n</parameter>")
     | {
         "no opening": Case("<function=now>\n</function>\n</tool_call>", calls=(NOW,)),
         "closing tag in a value": Case(
@@ -146,7 +146,7 @@ CASES: dict[str, dict[str, Case]] = {
         ),
         "JSON all the same": Case('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>', calls=(NOW,)),
     },
-    "seed": _tags(
+    "seed": tag_calls(
         "<seed:tool_call>\n<function=NAME>\nPARAMETERS\n</function>\n</seed:tool_call>", "<parameter=KEY>VALUE</parameter>"
     )
     | {"thinking": Case("<seed:think>Hm.</seed:think>Yes.", "Hm.", "Yes.")},
@@ -191,7 +191,7 @@ CASES: dict[str, dict[str, Case]] = {
         "thinking": Case(f"<think>Hm</think><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{R}", "Hm", "", (ROME,)),
     },
     "dsml": THINK
-    | _tags(
+    | tag_calls(
         '<｜DSML｜invoke name="NAME">\nPARAMETERS\n</｜DSML｜invoke>', '<｜DSML｜parameter name="KEY">VALUE</｜DSML｜parameter>',
         "<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>",
     )
@@ -251,7 +251,7 @@ CASES: dict[str, dict[str, Case]] = {
         "no header": Case("Yes.", "", "Yes.", prompt="<|start|>assistant"),
     },
     "glm": THINK
-    | _tags("<tool_call>NAME\nPARAMETERS\n</tool_call>", "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>")
+    | tag_calls("<tool_call>NAME\nPARAMETERS\n</tool_call>", "<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>")
     | {
         "compact": Case("<tool_call>weather<arg_key>city</arg_key><arg_value>Roma 🌧️</arg_value></tool_call>", calls=(ROME,)),
         "a sentence": Case(t := "<tool_call> is a tag.", content=t),
@@ -274,7 +274,7 @@ CASES: dict[str, dict[str, Case]] = {
         "other thinking": Case("◁think▷Hm◁/think▷Yes", "Hm", "Yes"),
         "cut off": Case(t := "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{", content=t),
     },
-    "muse": _tags(
+    "muse": tag_calls(
         '<atem:invoke name="NAME">\nPARAMETERS\n</atem:invoke>', '<atem:parameter name="KEY">VALUE</atem:parameter>',
         "<atem:function_calls>\n", "\n</atem:function_calls>",
     )
@@ -298,12 +298,12 @@ CASES: dict[str, dict[str, Case]] = {
         "no header": Case("Yes.", "", "Yes.", prompt="<|start|>assistant"),
     },
     "minimax": THINK
-    | _tags(
+    | tag_calls(
         '<invoke name="NAME">\nPARAMETERS\n</invoke>', '<parameter name="KEY">VALUE</parameter>',
         "<minimax:tool_call>\n", "\n</minimax:tool_call>",
     ),
     "nemotron": THINK
-    | _json("<TOOLCALL>[", "]</TOOLCALL>")
+    | json_calls("<TOOLCALL>[", "]</TOOLCALL>")
     | {
         "list": Case(
             f'<TOOLCALL>[{{"name": "weather", "arguments": {P}}}, {{"name": "now", "arguments": {{}}}}]</TOOLCALL>', calls=(PARIS, NOW)
@@ -311,7 +311,7 @@ CASES: dict[str, dict[str, Case]] = {
         "broken": Case("<TOOLCALL>now()</TOOLCALL>", content="<TOOLCALL>now()</TOOLCALL>"),
     },
     "granite": THINK
-    | _json("<|tool_call|>[", "]")
+    | json_calls("<|tool_call|>[", "]")
     | {"broken": Case("<|tool_call|>[now()]", content="<|tool_call|>[now()]")},
     "command": {
         "thinking": Case("<|START_THINKING|>Hm<|END_THINKING|><|START_RESPONSE|>Yes<|END_RESPONSE|>", "Hm", "Yes"),

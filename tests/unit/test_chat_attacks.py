@@ -112,6 +112,16 @@ HUNGRY = {
     "indent": "{{ 'a\nb'|indent(10000000000) }}",
     "indent text": "{{ ('a\n' * 100000)|indent('y' * 100000) }}",
     "wordwrap": "{{ ('a' * 1000000)|wordwrap(1) }}",
+    "wrap string": "{{ ('a\\n' * 100000)|wordwrap(79, true, 'y' * 100000) }}",
+    "spread": "{% set a = 'a' * 15000000 %}{{ range(*a) }}{{ dict(*a) }}",
+    "spread filter": "{% set a = 'a' * 15000000 %}{{ 'x'|format(*a) }}",
+    "long refusal": "{{ raise_exception('x' * 10000000) }}",
+    "many ifs": "{% if a %}{% set b = 1 %}{% endif %}" * 6000 + "{{ 10 ** 9999 }}",
+    "many macros": "".join(f"{{% macro m{i}() %}}{{{{ m{i - 1}() }}}}{{% endmacro %}}" for i in range(4000)) + "{{ m3999() }}",
+    "many loops": "{% for a in [1] %}{% set b = a %}{% endfor %}" * 5000 + "{{ 10 ** 9999 }}",
+    "many names": "".join(f"{{% set v{i} = {i} %}}" for i in range(10000)) + "{{ 10 ** 9999 }}",
+    "names in ifs": "".join(f"{{% if a %}}{{% set v{i} = {i} %}}" for i in range(150)) + "{% endif %}" * 150 + "{{ 10 ** 9999 }}",
+    "nested macros": "{% macro m() %}" * 150 + "{% endmacro %}" * 150 + "{{ 10 ** 9999 }}",
     "batch": "{{ [1]|batch(10000000000, 'x')|list }}",
     "slice": "{{ [1]|slice(10000000000)|list }}",
     "round": "{{ 1.5|round(1000000000, 'floor') }}",
@@ -170,6 +180,10 @@ def test_escapes_reach_nothing(name: str) -> None:
     assert text.startswith("refused: ") or not told.strip("|{}"), text
     for leak in ("<class", "<module", "<function", "root:", "<frame", "<code", "uid=", "0x"):
         assert leak not in told
+
+
+def test_messages_of_errors_stay_short() -> None:
+    assert len(outcome(HUNGRY["long refusal"])) < 2100
 
 
 def test_escapes_change_nothing() -> None:
@@ -242,9 +256,7 @@ PIECES = st.sampled_from(
         "dict",
     ]
 )
-INFIX = st.sampled_from(
-    [" + ", " * ", " ** ", " ~ ", " % ", " == ", " in ", " < ", " // ", " and ", " is ", "|", ".", "-"]
-)
+INFIX = st.sampled_from([" + ", " * ", " ** ", " ~ ", " % ", " == ", " in ", " < ", " // ", " and ", " is ", "|", ".", "-"])
 SUFFIX = st.sampled_from(
     [
         "|list",

@@ -23,8 +23,11 @@ from tensormill.chat.parse import (
     merged,
 )
 from tensormill.errors import TemplateError
-from unit.chat_parse_cases import CASES, TOOLS, Case
+from unit.chat_parse_cases import CASES as COMMON
+from unit.chat_parse_cases import TOOLS, Case
+from unit.chat_parse_more import MORE
 
+CASES = COMMON | MORE
 ALL = [(name, title, case) for name, cases in CASES.items() for title, case in cases.items()]
 IDS = [f"{name}: {title}" for name, title, _ in ALL]
 FILL = "абвгдежзийклмнопрстуфхцчшщ"  # letters of no marker: whatever happens, they must all come out
@@ -217,6 +220,7 @@ def test_long_garbage_is_not_slow():
         ("<|tool_calls_section_begin|>", "kimi"),
         ("<minimax:tool_call>", "minimax"),
         ("<TOOLCALL>[", "nemotron"),
+        ("]<]minimax[>[<tool_call>", "minimax-m3"),
         ("<start_of_turn>model\n", "plain"),
         ("<|im_start|>assistant\n<think>\n", "think"),
     ],

@@ -13,6 +13,7 @@ from tensormill.chat import FORMATS, ChatTemplate
 from tensormill.chat.builtin import choose
 from tensormill.chat.sandbox import Program
 from tensormill.errors import TemplateError
+from tensormill.gguf import GGUFFile
 
 SMOLLM = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
@@ -66,9 +67,8 @@ def test_real_templates_render_as_in_plain_jinja(file: str) -> None:
     path = Path.home() / ".cache/tensormill/test-models" / f"{file}.gguf"
     if not path.exists():
         pytest.skip(f"{path.name} is absent: `make models` fetches it")
-    from gguf import GGUFReader
-
-    source = GGUFReader(path).fields["tokenizer.chat_template"].contents()
+    with GGUFFile(path) as opened:
+        source = opened.metadata.str("tokenizer.chat_template")
     talks = (TALK, TALK[1:], TOOL_TALK) if "tool_calls" in source else (TALK, TALK[1:])  # else calls are told as text
     for messages in talks:
         for tools in (None, TOOLS):
@@ -114,19 +114,13 @@ def test_guards_change_no_meaning(source: str) -> None:
 
 
 def test_conventions() -> None:
-    assert (
-        user("{{ bos_token }}{% generation %}{{ messages[0].content }}{% endgeneration %}{{ eos_token }}")
-        == "<s>hi</s>"
-    )
+    assert user("{{ bos_token }}{% generation %}{{ messages[0].content }}{% endgeneration %}{{ eos_token }}") == "<s>hi</s>"
     assert user("{{ strftime_now('%d %b %Y') }}", now=datetime(2026, 11, 3)) == "03 Nov 2026"
     assert user("{{ x|tojson }}", x={"b": "é<>&'", "a": [1.5, None, True]}) == '{"b": "é<>&\'", "a": [1.5, null, true]}'
     assert user("{{ [1]|tojson(indent=2) }}{{ {'b': 1, 'a': 2}|tojson(sort_keys=True, separators=(',', ':')) }}") == (
         '[\n  1\n]{"a":2,"b":1}'
     )
-    assert (
-        user("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ enable_thinking }}")
-        == "TrueTrueTrue"
-    )
+    assert user("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ enable_thinking }}") == "TrueTrueTrue"
     assert user("{{ enable_thinking }}{{ tools }}", enable_thinking=False, tools=[]) == "FalseNone"
     assert user("{% for d in documents %}{{ d.text }}{% endfor %}", documents=[{"text": "doc"}]) == "doc"
 
@@ -186,9 +180,7 @@ def test_arguments_come_as_the_template_wants_them() -> None:
 
 
 def test_system_text_goes_to_the_user_where_there_is_no_system_role() -> None:
-    made = ChatTemplate.from_metadata(
-        {"tokenizer.ggml.tokens": ["<start_of_turn>", "<end_of_turn>"]}, bos="<bos>", eos=""
-    )
+    made = ChatTemplate.from_metadata({"tokenizer.ggml.tokens": ["<start_of_turn>", "<end_of_turn>"]}, bos="<bos>", eos="")
     assert made.name == "gemma"
     assert made.render(TALK[:2]) == (
         "<bos><start_of_turn>user\nBe brief.\n\nHéllo <b>&amp;</b><end_of_turn>\n<start_of_turn>model\n"
@@ -231,10 +223,7 @@ def test_built_in_texts() -> None:
 
     assert render("plain") == "<s>User: Héllo <b>&amp;</b>\nAssistant: Hi.\nUser: Sum 1 and 2\nAssistant:"
     assert render("mistral-v3") == "<s>[INST] Héllo <b>&amp;</b>[/INST] Hi.</s>[INST] Sum 1 and 2[/INST]"
-    assert (
-        render("deepseek")
-        == "<s><｜User｜>Héllo <b>&amp;</b><｜Assistant｜>Hi.</s><｜User｜>Sum 1 and 2<｜Assistant｜>"
-    )
+    assert render("deepseek") == "<s><｜User｜>Héllo <b>&amp;</b><｜Assistant｜>Hi.</s><｜User｜>Sum 1 and 2<｜Assistant｜>"
 
 
 def test_render_does_not_touch_the_messages() -> None:

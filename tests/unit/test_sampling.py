@@ -66,6 +66,18 @@ def test_largest(size: int, count: int) -> None:
     assert largest(row, count).tolist() == sorted(np.argsort(-row, kind="stable")[:count].tolist())
 
 
+@pytest.mark.parametrize("spread", [0.5, 2.0, 6.0, 20.0])
+@pytest.mark.parametrize("top_p", [0.3, 0.95])
+def test_top_p_of_a_large_vocabulary(spread: float, top_p: float) -> None:
+    row = (np.random.default_rng(5).standard_normal(100_000) * spread).astype(np.float32)
+    order = np.argsort(-row, kind="stable")
+    reached = np.cumsum(np.exp(row[order].astype(np.float64) - row.max()))
+    expected = int(np.searchsorted(reached, top_p * reached[-1])) + 1
+    found = keep(row, 0, top_p, 0.0)
+    assert abs(len(found) - expected) <= max(1, expected // 10_000)
+    assert found.tolist() == sorted(order[: len(found)].tolist())
+
+
 def counted(config: SamplingConfig, row: np.ndarray, draws: int = 8000) -> np.ndarray:
     sampler = Sampler(config, len(row))
     tokens = [sampler.sample(row, position=position) for position in range(draws)]
@@ -84,9 +96,7 @@ def test_temperature_comes_after_the_filters() -> None:
     row = logits(3.0, 2.0, 1.0, 0.0)  # 0.64 0.24 0.09 0.03
     hot = replace(OPEN, temperature=100.0, top_p=0.85)
     assert np.abs(counted(hot, row, 4000) - [0.5, 0.5, 0, 0]).max() < 0.05
-    assert (
-        np.abs(counted(replace(OPEN, temperature=100.0, min_p=0.1), row, 6000) - [1 / 3, 1 / 3, 1 / 3, 0]).max() < 0.05
-    )
+    assert np.abs(counted(replace(OPEN, temperature=100.0, min_p=0.1), row, 6000) - [1 / 3, 1 / 3, 1 / 3, 0]).max() < 0.05
     assert counted(replace(OPEN, temperature=100.0, top_k=1), row, 50).tolist() == [1, 0, 0, 0]
 
 

@@ -143,7 +143,7 @@ class Steps(RuleBasedStateMachine):
         assert sum(len(w.tokens) for w in works) <= 9
         assert len({w.sequence for w in works}) == len(works)
         for w in works:
-            accepted = w.tokens[w.sure :][:good] + [7] if w.wants else []
+            accepted = [*w.tokens[w.sure :][:good], 7] if w.wants else []
             self.s.commit(w, accepted)
             one, end = self.live[w.sequence.id]
             if len(one.tokens) >= end:

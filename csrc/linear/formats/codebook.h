@@ -11,7 +11,8 @@
 //   IQ1_S    | words [8 groups][16]: 4 x 3 high bits, 3 bits of scale, sign of delta | 8 x 64 B |       768 B
 //   IQ1_M    | scale words [4][16]: 4 x 3 bits | words [8][16]: 4 x (3 high bits, sign of delta) | 8 x 64 B | 896 B
 //
-//   S: [4][16] bytes, low nibble the scale of group 2 k, high 2 k + 1. H1: [4][16] bytes, bit c group 2 k, 4 + c 2 k + 1.
+//   S: [4][16] bytes, low nibble the scale of group 2 k, high 2 k + 1. H1: [4][16] bytes, bits 0-3 the codes of group
+//   2 k, 4-7 of 2 k + 1.
 //   The files keep 7 signs of 8 in some types (the eighth makes their number even); here all 8 are kept: + 1/8 bit.
 //   IQ1's values -1, 0, 1 have a delta of +-1/8, so codes are 8 v +- 1 (its codebook is handed over times 8).
 #pragma once
@@ -57,13 +58,22 @@ template <class Row> struct SignedCodebook : Row {
     const uint8_t *at = block + Row::kAt + j * kStep, *signs = at + 16 * kCodes;
     const int8_t* book = codebooks[static_cast<int>(Row::kType)];
     const Ints high = Row::high(block, j);
-    unroll<8>([&](auto t) TM_LAMBDA {
-      constexpr int c = t * kCodes / 8, mask = (1 << Row::kHighBits) - 1;
+    unroll<kCodes>([&](auto c) TM_LAMBDA {
+      constexpr int mask = (1 << Row::kHighBits) - 1;
       Ints index = load_u8_ints(at + 16 * c);
       if constexpr (mask != 0)
         index = add(index, shift_left<8>(bit_and(shift_right<c * Row::kHighBits>(high), broadcast(mask))));
-      const Bytes values = gather(book + (Row::kWidth == 8 ? 4 * (t % 2) : 0), Row::kWidth == 8 ? shift_left<3>(index) : shift_left<2>(index));
-      use(t, add(negate(values, signs + 8 * t), broadcast_byte(64)));
+      const auto put = [&](int t, Bytes values) TM_LAMBDA {
+        use(t, add(negate(values, signs + 8 * t), broadcast_byte(64)));
+      };
+      if constexpr (Row::kWidth == 4) {
+        put(c, gather(book, shift_left<2>(index)));
+      } else {
+        Bytes first, last;
+        gather_pair(book, shift_left<3>(index), &first, &last);
+        put(2 * c, first);
+        put(2 * c + 1, last);
+      }
     });
   }
 };
@@ -202,12 +212,15 @@ TM_INLINE Bytes delta_bytes(Ints negative) {
   return as_bytes(sub(broadcast(0x0A0A0A0A), bit_and(negative, broadcast(0x02020202))));
 }
 
-template <class Use> TM_INLINE void ternary_lines(const uint8_t* indexes, const Ints* high, const Bytes* delta, Use use) {
+template <class Use>
+TM_INLINE void ternary_lines(const uint8_t* indexes, const Ints* high, const Bytes* delta, Use use) {
   const int8_t* book = codebooks[static_cast<int>(Type::IQ1_S)];
-  unroll<8>([&](auto t) TM_LAMBDA {
-    constexpr int c = t / 2;
+  unroll<4>([&](auto c) TM_LAMBDA {
     const Ints index = add(load_u8_ints(indexes + 16 * c), shift_left<8>(bit_and(high[c], broadcast(7))));
-    use(t, add(gather(book + 4 * (t % 2), shift_left<3>(index)), delta[c]));
+    Bytes first, last;
+    gather_pair(book, shift_left<3>(index), &first, &last);
+    use(2 * c, add(first, delta[c]));
+    use(2 * c + 1, add(last, delta[c]));
   });
 }
 
@@ -234,7 +247,8 @@ struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 word
   }
 };
 
-struct IQ1_M : CodebookBlock<56, 16> {  // file: 32 low bytes, 16 bytes of 2 x 4 bits, 4 scale words with d's nibbles on top
+// file: 32 low bytes, 16 bytes of 2 x 4 bits, 4 scale words with d's nibbles on top
+struct IQ1_M : CodebookBlock<56, 16> {
   static constexpr int kOffset = 9, kBytes = 896;
   static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
     const Floats d = unit(front, 0.125f);

@@ -20,7 +20,8 @@ namespace mill::TM_ISA::linear {
 inline constexpr int k256 = 256;
 
 template <int n> TM_INLINE void scale_floats(const uint8_t* codes, int offset, Floats d, float* out) {  // [n][16]
-  for (int g = 0; g < n; ++g) store(out + 16 * g, mul(to_floats(add(load_u8_ints(codes + 16 * g), broadcast(-offset))), d));
+  for (int g = 0; g < n; ++g)
+    store(out + 16 * g, mul(to_floats(add(load_u8_ints(codes + 16 * g), broadcast(-offset))), d));
 }
 
 // ---- Q4_K, Q5_K ----
@@ -89,7 +90,8 @@ struct Q5_K : SixBitScales {
       uint8_t codes[k256];
       pack_scales(rows[r], r, out);
       nibbles_of_64(rows[r] + 48, codes);
-      for (int k = 0; k < k256; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (rows[r][16 + k % 32] >> (k / 32) & 1) << 4);
+      for (int k = 0; k < k256; ++k)
+        codes[k] = static_cast<uint8_t>(codes[k] | (rows[r][16 + k % 32] >> (k / 32) & 1) << 4);
       for (int j = 0; j < 8; ++j) {
         put_bits(codes + 32 * j, 4, r, out + 256 + 320 * j);
         put_nibbles(codes + 32 * j, r, out + 320 + 320 * j);
@@ -215,7 +217,8 @@ struct IQ4_XS {
       codes[64 + i] = low[i] >> 4;
     }
     for (int f = 0; f < 4; ++f)  // 2 bits for groups 2 f and 2 f + 1
-      for (int i = 0; i < 32; ++i) codes[32 * f + i] = static_cast<uint8_t>(codes[32 * f + i] | (high[i] >> 2 * f & 3) << 4);
+      for (int i = 0; i < 32; ++i)
+        codes[32 * f + i] = static_cast<uint8_t>(codes[32 * f + i] | (high[i] >> 2 * f & 3) << 4);
     scale_floats<8>(codes, 32, load_f16(block), scale);
   }
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {

@@ -1,10 +1,11 @@
 // Types with one f16 scale (and min) for each 32 inputs: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL.
 //
 // A line is 64 bytes: 16 rows x 4 bytes, row r at bytes 4 r .. 4 r + 3. In the nibble line t of 32 inputs the low
-// nibbles are inputs 4 t .. 4 t + 3, the high ones 16 + 4 t ...; in the fifth-bit line, bit t of byte b is input 4 t + b.
+// nibbles are inputs 4 t .. 4 t + 3, the high ones 16 + 4 t ...; in the fifth-bit line, bit t of byte b is input
+// 4 t + b.
 //
 //   Q8_0   16 rows x 64 | d [2][16] f16, 64 B | 2 x 8 lines of code + 128 |                        1088 B
-//   Q4_0   16 rows x 64 | d [2][16], 64 B | 2 x 4 nibble lines |                                    576 B   (IQ4_NL too)
+//   Q4_0   16 rows x 64 | d [2][16], 64 B | 2 x 4 nibble lines |                         576 B   (IQ4_NL too)
 //   Q4_1   16 rows x 32 | d [16], m [16], 64 B | 4 nibble lines |                                   320 B
 //   Q5_0   16 rows x 64 | d [2][16], 64 B | 2 x (fifth-bit line, 4 nibble lines) |                  704 B
 //   Q5_1   16 rows x 32 | d [16], m [16], 64 B | fifth-bit line | 4 nibble lines |                  384 B

@@ -12,7 +12,8 @@ inline void put_nibbles(const uint8_t* codes, int row, uint8_t* at) {  // 4 line
           static_cast<uint8_t>((codes[4 * t + b] & 15) | (codes[16 + 4 * t + b] & 15) << 4);
 }
 
-inline void put_pairs(const uint8_t* codes, int shift, int row, uint8_t* at) {  // 2 lines: bits 2 f of line h are line 4 h + f
+// 2 lines: bits 2 f of the h-th are line 4 h + f
+inline void put_pairs(const uint8_t* codes, int shift, int row, uint8_t* at) {
   for (int h = 0; h < 2; ++h)
     for (int b = 0; b < 4; ++b) {
       unsigned v = 0;

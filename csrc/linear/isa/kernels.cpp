@@ -4,7 +4,8 @@
 namespace mill::TM_ISA {
 namespace linear {
 
-extern const FormatKernels kLegacy[], kK[], kSmall[], kCodebook[], kFloats[];  // each ends with a row without a pack function
+// Each table ends with a row without a pack function.
+extern const FormatKernels kLegacy[], kK[], kSmall[], kCodebook[], kFloats[];
 
 namespace {
 

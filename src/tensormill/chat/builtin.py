@@ -63,9 +63,7 @@ def _same(markers: tuple[str, ...], turn: str, generation: str, begin: str = "")
 
 
 FORMATS: dict[str, Format] = {
-    "chatml": _same(
-        ("<|im_start|>", "<|im_end|>"), "<|im_start|>{role}\n{content}<|im_end|>\n", "<|im_start|>assistant\n"
-    ),
+    "chatml": _same(("<|im_start|>", "<|im_end|>"), "<|im_start|>{role}\n{content}<|im_end|>\n", "<|im_start|>assistant\n"),
     "llama3": _same(
         ("<|start_header_id|>", "<|eot_id|>"),
         "<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>",

@@ -67,9 +67,12 @@ def _replace(budget: Budget, value: Any, old: Any, new: Any, count: Any = None) 
     costs.METHODS[str, "replace"](budget, str(value), str(old), str(new), count)
 
 
-def _wrap(budget: Budget, value: Any, width: Any = 79, *_: Any, **__: Any) -> None:
+def _wrap(
+    budget: Budget, value: Any, width: Any = 79, break_long_words: Any = True, wrapstring: Any = None, *_: Any, **__: Any
+) -> None:
     budget.printed(value)
     budget.text(len(str(value)) ** 2 // max(1, int(width)))  # long words are cut from the front, again and again
+    budget.text(len(str(value)) * len(wrapstring or ""))
 
 
 def _trim(budget: Budget, value: Any, chars: Any = None) -> None:

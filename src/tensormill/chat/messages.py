@@ -20,6 +20,20 @@ from tensormill.errors import TemplateError
 _NEEDLE = "needle-7153"
 _ID = "call00001"
 _USER: Message = {"role": "user", "content": "hi"}
+_TOOLS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "description": "Looks.",
+            "parameters": {
+                "type": "object",
+                "properties": {"word": {"type": "string", "description": "A word."}},
+                "required": ["word"],
+            },
+        },
+    }
+]
 _PROBES: tuple[object, object] = ({"word": _NEEDLE}, json.dumps({"word": _NEEDLE}))  # arguments as an object, as text
 
 
@@ -52,15 +66,19 @@ def checked(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
     return tidied(copies)
 
 
-class Abilities:
-    """What a template understands; `render` renders messages with it, raising TemplateError when it refuses."""
+Render = Callable[[list[Message], list[dict[str, Any]] | None], str]
 
-    def __init__(self, render: Callable[[list[Message]], str]) -> None:
+
+class Abilities:
+    """What a template understands; `render` renders messages and tools with it, raising TemplateError when it refuses."""
+
+    def __init__(self, render: Render) -> None:
         self._render = render
 
     def _shows(self, messages: list[Message], unwanted: str = "\0") -> bool:
+        calls = any(m.get("tool_calls") or m["role"] == "tool" for m in messages)
         try:
-            text = self._render(messages)
+            text = self._render(messages, _TOOLS if calls else None)
         except TemplateError:
             return False
         return _NEEDLE in text and unwanted not in text
@@ -88,13 +106,13 @@ class Abilities:
     @cached_property
     def call_content(self) -> str | None:
         """What stands as the content of a message that only calls tools: "" or, where calls are lost with it, None."""
-        lost = not any(self._shows(self._call(a)) for a in _PROBES)
-        return None if lost and any(self._shows(self._call(a, content=None)) for a in _PROBES) else ""
+        lost = not any(self._shows_call(a, content="") for a in _PROBES)
+        return None if lost and any(self._shows_call(a, content=None) for a in _PROBES) else ""
 
     @cached_property
     def calls(self) -> bool:
         """Tool calls are shown."""
-        return any(self._shows(self._call(a, content=self.call_content)) for a in _PROBES)
+        return any(self._shows_call(a, content=self.call_content) for a in _PROBES)
 
     @cached_property
     def results(self) -> bool:
@@ -106,19 +124,24 @@ class Abilities:
     @cached_property
     def object_arguments(self) -> bool:
         """Tool arguments may be an object; false only where JSON text works and an object does not."""
-        thing, text = (self._shows(self._call(a, content=self.call_content)) for a in _PROBES)
+        thing, text = (self._shows_call(a, content=self.call_content) for a in _PROBES)
         return thing or not text
 
     @cached_property
     def long_ids(self) -> bool:
         """Ids of calls may be longer than nine characters."""
         arguments = _PROBES[0] if self.object_arguments else _PROBES[1]
-        return self._shows(self._call(arguments, "call_0123456789", self.call_content)) or not self.calls
+        return self._shows_call(arguments, "call_0123456789", self.call_content) or not self.calls
 
     @cached_property
     def repeats(self) -> bool:
         """A role may speak twice in a row."""
         return self._shows([_USER, {"role": "user", "content": _NEEDLE}]) or not self.strings
+
+    def _shows_call(self, arguments: object, id: str = _ID, content: str | None = "") -> bool:
+        """Whether a call is shown as the last message, or at least with its result behind it."""
+        call = self._call(arguments, id, content)
+        return self._shows(call) or self._shows([*call, {"role": "tool", "tool_call_id": id, "name": "look", "content": "ok"}])
 
     @staticmethod
     def _call(arguments: object, id: str = _ID, content: str | None = "") -> list[Message]:

@@ -59,9 +59,15 @@ class Guarding(NodeTransformer):
         if not isinstance(node.arg, nodes.Slice):
             return node
         none = nodes.Const(None, lineno=node.lineno)
-        return _guard(
-            "guard_slice", node, node.node, node.arg.start or none, node.arg.stop or none, node.arg.step or none
-        )
+        return _guard("guard_slice", node, node.node, node.arg.start or none, node.arg.stop or none, node.arg.step or none)
+
+    def _spread(self, node: nodes.Call | nodes.Filter | nodes.Test) -> nodes.Node:
+        self.generic_visit(node)
+        if node.dyn_args is not None:
+            node.dyn_args = _guard("guard_spread", node, node.dyn_args)
+        return node
+
+    visit_Call = visit_Filter = visit_Test = _spread
 
     def _literal(self, node: nodes.List | nodes.Tuple | nodes.Dict) -> nodes.Node:
         self.generic_visit(node)

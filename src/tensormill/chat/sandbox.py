@@ -28,6 +28,7 @@ from tensormill.chat.rewrite import Guarding
 from tensormill.errors import TemplateError
 
 _FILE = "<chat template>"
+_LONGEST = 2000  # characters of a message that the template may have made
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "eq": operator.eq,
     "ne": operator.ne,
@@ -46,9 +47,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
     def __init__(self, budget: Budget, now: datetime | None = None) -> None:
-        super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension, Generation], optimized=False
-        )
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension, Generation], optimized=False)
         self.budget = budget
         self.finalize = self.guard_output
         self.filters = FILTERS
@@ -129,6 +128,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         costs.compare(self.budget, operator, left, right)
         return _COMPARE[operator](left, right)
 
+    def guard_spread(self, values: Any) -> Any:
+        """`f(*values)`."""
+        self.budget.steps(len(values) if hasattr(values, "__len__") else 1)
+        return values
+
     def guard_slice(self, value: Any, start: Any, stop: Any, step: Any) -> Any:
         """`value[start:stop:step]`."""
         size = len(value) if hasattr(value, "__len__") else 1
@@ -177,10 +181,12 @@ def _line(error: BaseException, original: Callable[[int], int]) -> int | None:
 
 
 def _explained(error: Exception, where: str) -> TemplateError:
+    told = str(error.message if isinstance(error, JinjaError) else error)
+    told = told if len(told) <= _LONGEST else told[:_LONGEST] + "…"
     if isinstance(error, RecursionError):
         return Exhausted(f"{where}: it recurses too deep")
     if isinstance(error, Exhausted):
-        return Exhausted(f"{where}: {error}")
+        return Exhausted(f"{where}: {told}")
     if isinstance(error, JinjaError):
-        return TemplateError(f"{where}: {error.message}")
-    return TemplateError(f"{where}: {type(error).__name__}: {error}")
+        return TemplateError(f"{where}: {told}")
+    return TemplateError(f"{where}: {type(error).__name__}: {told}")

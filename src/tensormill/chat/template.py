@@ -82,7 +82,7 @@ class ChatTemplate:
 
     @cached_property
     def _abilities(self) -> Abilities:
-        return Abilities(lambda messages: self._render(messages, {"tools": None, "add_generation_prompt": True}, None))
+        return Abilities(lambda messages, tools: self._render(messages, {"tools": tools, "add_generation_prompt": True}, None))
 
     def _render(self, messages: list[Message], variables: dict[str, Any], now: datetime | None) -> str:
         tokens = {"bos_token": self.bos, "eos_token": self.eos}

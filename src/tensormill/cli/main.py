@@ -20,7 +20,9 @@ VERBS = {
     "trace": "the program that a model file becomes",
     "tokenize": "text to token ids",
     "logits": "logits of given tokens, into a .npy file",
+    "serve": "answer over HTTP: OpenAI's API and its kin",
     "bench": "speed of prefill and decode",
+    "eval": "perplexity of a text, and divergence from a better copy",
     "doctor": "what this machine offers, and what is missing",
 }
 _SHORT = {"-t": "--threads", "-c": "--ctx"}
@@ -44,6 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush says nothing
+        return 1
+    except OSError as error:
+        if debug:
+            raise
+        print(f"tensormill: {error}", file=sys.stderr)
         return 1
     return code
 

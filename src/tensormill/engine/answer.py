@@ -52,7 +52,8 @@ class Answer:
     @property
     def left(self) -> int:
         """Tokens that it may still make."""
-        most = self._request.sampling.max_tokens or self._engine.context
+        most = self._request.sampling.max_tokens
+        most = self._engine.context if most is None else most
         return min(most - self._made, self._engine.context - len(self.sequence.tokens))
 
     def started(self) -> None:
@@ -75,6 +76,9 @@ class Answer:
         grammar = self.matcher
         token = self._sampler.sample(logits, allowed=grammar.allowed(len(logits)) if grammar else None)
         self._first = self._first or self._clock()
+        if self._request.sampling.max_tokens == 0:
+            self._end("length")
+            return token
         if token in self._engine.tokenizer.end_ids and (grammar or not self._request.sampling.ignore_eos):
             if grammar:
                 grammar.end()

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from tensormill.engine.answer import Answer
 from tensormill.engine.grammar_work import GrammarWork
-from tensormill.engine.messages import Cancel, Failed, Generate, Reply, Request
+from tensormill.engine.messages import Cancel, Embed, Failed, Generate, Reply, Request, Score, Stats
+from tensormill.engine.reader import Reader
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.program import Run
 from tensormill.scheduler import Scheduler, Sequence, Work
@@ -44,19 +45,32 @@ class Crank:
         self._governor = governor or Governor()
         self._clock = clock
         self._answers: dict[str, Answer] = {}
+        self._reader = Reader(engine)
         self._grammars = GrammarWork(engine)
+        self._steps = self._computed = 0
 
     @property
     def busy(self) -> bool:
         """Whether a turn has anything to do."""
-        return bool(self._answers) or self._grammars.waiting
+        return bool(self._answers) or self._grammars.waiting or self._reader.busy
 
     def take(self, request: Request) -> list[Reply]:
         """Take a message in; a reply at once only if it is refused."""
         if isinstance(request, Cancel):
             self.cancel(request.id)
             return []
+        if isinstance(request, (Embed, Score)):
+            return self._reader.add(request)
         return self.submit(request)
+
+    def stats(self) -> Stats:
+        """How full the engine is, and what it has done so far."""
+        scheduler, cache = self.scheduler, self.engine.cache
+        held = {p for s in scheduler.running if s.holding for p in s.holding.tables[0] if p}
+        return Stats(
+            len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self._computed,
+            scheduler.preemptions,
+        )  # fmt: skip
 
     def submit(self, request: Generate) -> list[Reply]:
         """Queue a request; refuses, in words for its sender, what can never run."""
@@ -79,28 +93,37 @@ class Crank:
 
     def cancel(self, id: str) -> None:
         """Stop a request and give back all it holds; unknown ids have ended already."""
+        self._reader.cancel(id)
         self._grammars.forget(id)
         answer = self._answers.pop(id, None)
         if answer is not None:
             self._forget(answer.sequence)
 
     def turn(self) -> list[Reply]:
-        """One step; replies of the requests that got on."""
-        ready, replies = self._grammars.compiled(wait=not self._answers)
+        """One step (and a chunk of a text to read); replies of the requests that got on."""
+        ready, replies = self._grammars.compiled(wait=not self._answers and not self._reader.busy)
         for answer in ready:
             self._add(answer)
+        if self._answers:
+            replies += self._step()
+        return replies + self._reader.turn(alone=not self._answers)
+
+    def _step(self) -> list[Reply]:
         self._guess()
         works = self.scheduler.plan()
         if not works:
-            return replies
+            return []
         for work in works:
             self._prepare(work)
         started = self._clock()
         self._grammars.start_masks([(self._answers[w.sequence.id], w.tokens[w.sure :]) for w in works if w.wants])
         rows = self.engine.run([self._run(w) for w in works])
         self._grammars.finish_masks()
+        self._steps += 1
+        self._computed += sum(len(w.tokens) for w in works)
         if all(w.sequence.decoding for w in works):
             self._governor.stepped(sum(len(w.tokens) for w in works), self._clock() - started)
+        replies: list[Reply] = []
         at = 0
         for work in works:
             n = len(work.tokens) - work.sure + 1 if work.wants else 0
@@ -118,7 +141,7 @@ class Crank:
             return
         started = self._clock()
         guesses = self._proposer.propose([wish for _, wish in wishes])
-        self._governor.proposed(self._clock() - started, sum(map(len, guesses)))
+        self._governor.proposed(self._clock() - started, sum(map(len, guesses)), [s.id for s, _ in wishes])
         for (sequence, asked), guess in zip(wishes, guesses, strict=True):
             known = [t for t in guess if t < self.engine.n_vocab]
             sequence.drafts = self._answers[sequence.id].plausible(known, asked.most)
@@ -159,9 +182,10 @@ class Crank:
         for i, row in enumerate(rows):
             try:
                 accepted.append(answer.sample(row))
-            except RequestError as error:  # its grammar has become too costly: never go on without it
+            except TensorMillError as error:  # its grammar has become too costly, or its logits are no numbers
                 self.cancel(work.sequence.id)
-                return [Failed(work.sequence.id, str(error))]
+                kind = "request" if isinstance(error, RequestError) else "engine"
+                return [Failed(work.sequence.id, str(error), kind)]
             if answer.finished or i >= len(drafts) or drafts[i] != accepted[-1]:
                 break
         if work.wants:

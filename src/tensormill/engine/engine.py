@@ -110,9 +110,13 @@ class Engine:
 
     def run(self, runs: Sequence[Run]) -> npt.NDArray[np.float32]:
         """Logits [R, V] of one step, as a copy."""
+        return np.array(self.outputs(runs)["logits"], np.float32)
+
+    def outputs(self, runs: Sequence[Run]) -> dict[str, npt.NDArray[Any]]:
+        """What the program gives of one step, by name (logits [R, V], hidden [R, D]); valid until the next."""
         ratios = sorted({c.ratio for c in self.program.caches if c.ratio > 1})
         step = build_step(runs, components=self.components, ratios=ratios)
-        return np.array(self.executable.run(step)["logits"], np.float32)
+        return self.executable.run(step)
 
     def keep_snapshot(self, node: Any, slot: int) -> None:
         """Keep what a slot holds at the end of a tree node, so that later prompts can resume there."""

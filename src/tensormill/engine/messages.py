@@ -31,6 +31,26 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     grammar: Grammar | None = None
 
 
+class Embed(msgspec.Struct, frozen=True, tag=True):
+    """What the model makes of a text: the hidden rows of its tokens pooled: `pooling` mean, last or cls (the first)."""
+
+    id: str
+    tokens: list[int]
+    pooling: str = "mean"
+    key: str = ""
+    salt: str = ""
+
+
+class Score(msgspec.Struct, frozen=True, tag=True):
+    """How likely each token of a text is behind those before it; `top` alternatives a token."""
+
+    id: str
+    tokens: list[int]
+    top: int = 0
+    key: str = ""
+    salt: str = ""
+
+
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     """Nobody waits for this answer any more."""
 
@@ -78,5 +98,32 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     kind: str = "request"
 
 
-Request = Generate | Cancel
-Reply = Output | Failed
+class Embedded(msgspec.Struct, frozen=True, tag=True):
+    """The pooled hidden row [D], float32 little-endian bytes, not normalised."""
+
+    id: str
+    vector: bytes
+    prompt: int
+
+
+class Scored(msgspec.Struct, frozen=True, tag=True):
+    """The chances of all tokens but the first."""
+
+    id: str
+    chances: list[Chance]
+
+
+class Stats(msgspec.Struct, frozen=True, tag=True):
+    """How an engine is; counters since it was loaded."""
+
+    running: int
+    waiting: int
+    usage: float  # share of the pages that are in use or remembered
+    held: int  # pages that requests hold now
+    steps: int
+    computed: int  # tokens
+    preempted: int
+
+
+Request = Generate | Embed | Score | Cancel
+Reply = Output | Embedded | Scored | Failed

@@ -86,7 +86,7 @@ class Session:
         sampler = Sampler(sampling, len(logits), engine.tokenizer)
         stream, stops = engine.tokenizer.stream(), StopMatcher(sampling.stop)
         sampler.begin(prompt)
-        finish, made = "", 0
+        finish, made = "length" if sampling.max_tokens == 0 else "", 0
         while not finish:
             token = sampler.sample(logits, allowed=matcher.allowed(len(logits)) if matcher else None)
             if token in engine.tokenizer.end_ids and (matcher or not sampling.ignore_eos):
@@ -104,7 +104,7 @@ class Session:
                 finish = "stop"
             elif made == sampling.max_tokens:
                 finish = "length"
-            elif len(self.tokens) == engine.context:
+            elif len(self.tokens) + 1 >= engine.context:
                 finish = "context"
             else:
                 started = time.perf_counter()

@@ -19,6 +19,7 @@ import tensormill.models
 from tensormill.errors import ModelError, ProgramError
 from tensormill.models.hyper import Hyper
 from tensormill.program import Program, Scope, Tracer, WeightSource
+from tensormill.program.recipe import Range
 from tensormill.program.weights import File, Tensor
 
 NOT_ARCHITECTURES = {"blocks", "hyper", "registry"}
@@ -57,8 +58,10 @@ def trace(file: ModelFile, *, context: int | None = None) -> dict[str, Program]:
         outputs = module.trace(g, Scope(g), c)
     except ProgramError as error:
         raise ModelError(f"the file's tensors do not fit the architecture {c.arch!r}: {error}") from error
+    program = g.program(**outputs)
     _check_all_used(c, g, getattr(module, "IGNORED", ()))
-    return {"main": g.program(**outputs)}
+    _check_whole(c, program, file.tensors)
+    return {"main": program}
 
 
 def context_length(metadata: Mapping[str, object]) -> int:
@@ -106,3 +109,25 @@ def _check_all_used(c: Hyper, g: Tracer, ignored: tuple[str, ...]) -> None:
         raise ModelError(
             f"nothing in the architecture {c.arch!r} uses {names}: the file is perhaps a variant that this build does not know"
         )
+
+
+def _check_whole(c: Hyper, program: Program, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors of which only a part is used: a fused one that is longer than its parts."""
+    read: dict[str, tuple[set[Range], set[Range]]] = {}
+    for cut in (cut for w in program.weights if w.recipe for cut in w.recipe.cuts):
+        rows, columns = read.setdefault(cut.tensor, (set(), set()))
+        rows.add(cut.rows)
+        columns.add(cut.cols)
+    for name, (rows, columns) in read.items():
+        shape = tensors[name].shape
+        if not (_covers(rows, shape[-2] if len(shape) > 1 else 1) and _covers(columns, shape[-1])):
+            raise ModelError(f"{name} is {list(shape)}, more than the architecture {c.arch!r} with these hyperparameters uses")
+
+
+def _covers(ranges: set[Range], size: int) -> bool:
+    end = 0
+    for start, stop in sorted(ranges):
+        if start > end:
+            return False
+        end = max(end, stop)
+    return end == size

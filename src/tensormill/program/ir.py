@@ -138,12 +138,13 @@ class Op:
         return (c for c in self.inputs if isinstance(c, Cache))
 
     def __str__(self) -> str:
-        attrs = "".join(f" {k}={_short(v)}" for k, v in self.attrs.items() if v is not None)
+        attrs = "".join(f" {k}={short(v)}" for k, v in self.attrs.items() if v is not None)
         inputs = ", ".join("–" if i is None else f"@{i.name}" if isinstance(i, Cache) else str(i) for i in self.inputs)
         return f"{', '.join(map(str, self.outputs)) or '·'} = {self.kind}({inputs}){attrs}"
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """An attribute's value in a few characters."""
     if isinstance(value, np.ndarray):
         return f"<{value.dtype}{list(value.shape)}>"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -185,5 +186,6 @@ class Program:
         return {out: op for op in self.ops for out in op.outputs}
 
     def __str__(self) -> str:
-        lines = [f"program {self.name}", *(f"  {c}" for c in self.caches), *(f"  {op}" for op in self.ops)]
-        return "\n".join([*lines, "  return " + ", ".join(f"{k}={v}" for k, v in self.outputs.items())])
+        from tensormill.program.show import show
+
+        return show(self)

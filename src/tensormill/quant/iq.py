@@ -92,9 +92,7 @@ def _iq3_s(blocks: U8) -> F32:
     return _signed(GGMLType.IQ3_S, blocks[:, 2:66] | high << np.uint16(8), blocks[:, 74:106], scales)
 
 
-def _iq1(
-    kind: GGMLType, index: npt.NDArray[np.unsignedinteger], negative: npt.NDArray[np.unsignedinteger], scales: F32
-) -> F32:
+def _iq1(kind: GGMLType, index: npt.NDArray[np.unsignedinteger], negative: npt.NDArray[np.unsignedinteger], scales: F32) -> F32:
     """Ternary codebook entries plus or minus 1/8 (`negative` 0 or 1, for each run of elements) times the scales."""
     values = codebook(kind).take(index, axis=0).reshape(*negative.shape, -1)
     values += _DELTA.take(negative)[:, :, None]

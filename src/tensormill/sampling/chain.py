@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.floating]
 _ROW = 512
 _QUICK = 64
 _BUCKETS, _PER_NAT = 4096, 64
+_PIECE = 8192
 
 
 def keep(logits: Floats, top_k: int, top_p: float, min_p: float) -> Ids:
@@ -67,21 +68,31 @@ def _reaching(values: Floats, top: np.floating, share: float, total: float | Non
 
 def _nucleus(logits: Floats, top: np.floating, share: float) -> Ids:
     """As `_reaching` for a whole row: by buckets of logits, of which only the one at the edge is sorted."""
-    below = top - logits
-    weights = np.exp(-below)
+    weights = logits - top
+    scaled = weights * np.float32(-_PER_NAT)
+    np.exp(weights, out=weights)  # in place: fresh pages for such rows cost more than the arithmetic
     if len(logits) >= 2 * _ROW * _QUICK:
         total = weights.sum(dtype=np.float64)
         likely = largest(logits, _QUICK)
         if weights[likely].sum() > share * total:
             return likely[_reaching(logits[likely], top, share, total)]
-    buckets = np.minimum(below * _PER_NAT, _BUCKETS - 1).astype(np.int32)
-    reached = np.cumsum(np.bincount(buckets, weights, _BUCKETS))
+    np.minimum(scaled, _BUCKETS - 1, out=scaled)
+    reached = np.cumsum(_histogram(scaled, weights))
     wanted = share * reached[-1]
     edge = min(int(np.searchsorted(reached, wanted)), _BUCKETS - 1)
-    inner = np.flatnonzero(buckets == edge)
+    inner = np.flatnonzero((scaled >= edge) & (scaled < edge + 1))
     missing = wanted - (reached[edge - 1] if edge else 0.0)
     order = np.argsort(-logits[inner], kind="stable")
     count = int(np.searchsorted(np.cumsum(weights[inner[order]], dtype=np.float64), missing)) + 1
-    kept = buckets < edge
+    kept = scaled < edge
     kept[inner[order[:count]]] = True
     return np.flatnonzero(kept)
+
+
+def _histogram(buckets: Floats, weights: Floats) -> npt.NDArray[np.float64]:
+    """Sums of `weights` by the whole part of `buckets`, in pieces that stay in the cache."""
+    sums = np.zeros(_BUCKETS)
+    for start in range(0, len(buckets), _PIECE):
+        part = slice(start, start + _PIECE)
+        sums += np.bincount(buckets[part].astype(np.intp), weights[part].astype(np.float64), _BUCKETS)
+    return sums

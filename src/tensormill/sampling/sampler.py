@@ -96,7 +96,9 @@ class Sampler:
         share, chance = uniforms(self.seed, position)
         ids = self._kept(row, chance)
         kept = row if ids is None else row[ids]
-        weights = np.exp((kept - kept.max()) / np.float32(self.config.temperature))
+        weights = np.subtract(kept, kept.max(), dtype=np.float32)
+        weights /= np.float32(self.config.temperature)
+        np.exp(weights, out=weights)
         index = pick(weights, share)
         return index if ids is None else int(ids[index])
 

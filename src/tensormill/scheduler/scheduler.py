@@ -23,6 +23,7 @@ class Scheduler:
         self.stateful = stateful
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []  # in order of admission
+        self.preemptions = 0
         self._served: dict[str, int] = {}
         self._clock = 0
 
@@ -133,6 +134,7 @@ class Scheduler:
         self.running.remove(sequence)
         self._release(sequence)
         sequence.preempted += 1
+        self.preemptions += 1
         self.waiting.append(sequence)
 
     def _release(self, sequence: Sequence) -> None:

@@ -6,6 +6,7 @@ costs are measured as steps run; how often guesses come true is counted for each
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _FADE = 0.97  # weight of the past, a step
@@ -21,6 +22,7 @@ class _Trial:
     tried: float = _HOPE[1]
     parked: int = 0  # turns left
     rest: int = _REST
+    asked: bool = False  # proposers have seen it
 
 
 class Governor:
@@ -62,10 +64,15 @@ class Governor:
         self._n, self._x, self._y = self._n * _FADE + 1, self._x * _FADE + rows, self._y * _FADE + seconds
         self._xx, self._xy = self._xx * _FADE + rows * rows, self._xy * _FADE + rows * seconds
 
-    def proposed(self, seconds: float, guesses: int) -> None:
-        """Proposers took so long for so many guesses."""
-        self._proposed = self._proposed * _FADE + seconds
-        self._guesses = self._guesses * _FADE + guesses
+    def proposed(self, seconds: float, guesses: int, ids: Iterable[str]) -> None:
+        """Proposers took so long for so many guesses; a request's first time does not count, nor does reading without one."""
+        first = False
+        for id in ids:
+            trial = self._trials.setdefault(id, _Trial())
+            first, trial.asked = first or not trial.asked, True
+        if guesses and not first:
+            self._proposed = self._proposed * _FADE + seconds
+            self._guesses = self._guesses * _FADE + guesses
 
     def forget(self, id: str) -> None:
         """A request has ended."""

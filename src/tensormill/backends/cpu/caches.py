@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensormill.backends.cpu.memory import region
 from tensormill.errors import BackendError
 from tensormill.program.backend import Limits
 from tensormill.program.ir import Cache
@@ -63,7 +64,7 @@ def make_pages(cache: Cache, limits: Limits, table: int) -> Pages:
     block = -(-block // 64) * 64
     blocks = per_page // rows
     pages = limits.pages[cache.window]
-    memory = np.empty((pages, heads * blocks * block), np.uint8)  # mapped when first written
+    memory = region(pages * heads * blocks * block).reshape(pages, -1)
     fields = [heads * blocks * block, blocks * block, block, v_offset, pages, heads, k, v, rows, blocks, lanes, padded(k)]
     fields += [padded(v), cache.ratio, cache.window, STYLES[cache.style], int(item == 2), table]
     return Pages(cache, memory, fields)

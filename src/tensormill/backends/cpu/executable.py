@@ -17,6 +17,7 @@ from tensormill.backends.cpu import lower_cached, lower_products, lower_rows  # 
 from tensormill.backends.cpu.caches import Pages, Slots, objects_of
 from tensormill.backends.cpu.fuse_records import fuse_records
 from tensormill.backends.cpu.lower import Lowering
+from tensormill.backends.cpu.memory import region
 from tensormill.backends.cpu.native import native, pool
 from tensormill.backends.cpu.view import View
 from tensormill.backends.cpu.weights import Member, Packed, Weights
@@ -29,7 +30,6 @@ from tensormill.program.weights import WeightSource
 
 OFFERS = frozenset({"linears", "expert_linears", "unary+mul"})
 FIXED = ("index", "until", "seq_start", "past", "sure", "slot", "base")
-LINE = 64
 _EMPTY = np.zeros(1, np.int32)
 
 
@@ -69,7 +69,7 @@ class CPUExecutable:
         self._tables = g.tables
         self._offsets, size = _plan(g, list(self._outputs.values()))
         most = [1, *(limits.size(s) for s in self._symbols[1:])]
-        self._arena = _aligned(size)  # outputs are views of it and keep it alive
+        self._arena = region(size)  # outputs are views of it and keep it alive
         self._native = native().Executable(pool(threads), self._arena.ctypes.data, most, limits.page)
         self._native.reserve_scratch(g.scratch)
         self._arrays: list[npt.NDArray[Any]] = []
@@ -223,10 +223,3 @@ def _input(step: Step, name: str) -> npt.NDArray[Any]:
 
 def _address(array: npt.NDArray[Any]) -> int:
     return int(array.ctypes.data) if array.size else int(_EMPTY.ctypes.data)
-
-
-def _aligned(size: int) -> npt.NDArray[np.uint8]:
-    """Bytes that start on a cache line, mapped when first written."""
-    room = np.empty(size + LINE, np.uint8)
-    start = -room.ctypes.data % LINE
-    return room[start : start + size]

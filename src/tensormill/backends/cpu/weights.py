@@ -6,10 +6,8 @@ that loading needs little more memory than the file's size. What a packed panel 
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.backends.cpu.codebooks import give_codebook
+from tensormill.backends.cpu.memory import region
 from tensormill.backends.cpu.native import native
 from tensormill.errors import BackendError
 from tensormill.gguf.types import GGMLType
@@ -26,6 +25,7 @@ from tensormill.program.weights import WeightSource
 Bytes = npt.NDArray[np.uint8]
 ALIGN = 64
 CHUNK_ROWS = 1024  # rows packed by one call: a multiple of the panel
+RELEASE_BYTES = 32 << 20  # of a tensor that are read before its pages go back
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +68,7 @@ class Weights:
 
     def __init__(self, source: WeightSource) -> None:
         self.source = source
-        self.region: mmap.mmap | None = None
+        self._region: Bytes | None = None
         self._parts: dict[tuple[Recipe, int], list[Packed]] = {}
         self._arrays: dict[Recipe, npt.NDArray[Any]] = {}
         self._address = 0
@@ -101,10 +101,7 @@ class Weights:
             for part in parts:
                 part.offset = end
                 end += -(-part.stride * part.count // ALIGN) * ALIGN
-        self.region = mmap.mmap(-1, max(end, 1))
-        with suppress(AttributeError, OSError):
-            self.region.madvise(mmap.MADV_HUGEPAGE)
-        target = np.frombuffer(self.region, np.uint8)
+        self._region = target = region(end)
         self._address = target.ctypes.data
         done = 0
         with ThreadPoolExecutor(threads) as pool:
@@ -157,16 +154,33 @@ class Weights:
 
     def _pack_recipe(self, recipe: Recipe, parts: list[Packed], target: Bytes, pool: ThreadPoolExecutor) -> None:
         for part, source in zip(parts, self._rows(recipe), strict=True):
-            jobs = []
-            for m in range(part.count):
-                for first in range(0, part.rows, CHUNK_ROWS):
-                    last = min(first + CHUNK_ROWS, part.rows)
-                    rows = source[m * part.rows + first : m * part.rows + last]
-                    at = part.offset + m * part.stride + native().packed_bytes(int(part.type), first, part.columns)
-                    end = at + native().packed_bytes(int(part.type), last - first, part.columns)
-                    jobs.append(pool.submit(_pack_rows, part, rows, target[at:end]))
-            for job in jobs:
-                job.result()
+            read = 0
+            jobs: list[Future[None]] = []
+            for rows, at in _pieces(part, source, target):
+                jobs.append(pool.submit(_pack_rows, part, rows, at))
+                read += rows.nbytes
+                if read > RELEASE_BYTES:
+                    _wait(jobs)
+                    self.source.release(recipe)
+                    read = 0
+            _wait(jobs)
+
+
+def _pieces(part: Packed, source: Bytes, target: Bytes) -> Iterator[tuple[Bytes, Bytes]]:
+    """Rows of the file and the place where their panels go, piece by piece."""
+    size = native().packed_bytes
+    for m in range(part.count):
+        for first in range(0, part.rows, CHUNK_ROWS):
+            last = min(first + CHUNK_ROWS, part.rows)
+            at = part.offset + m * part.stride + size(int(part.type), first, part.columns)
+            end = at + size(int(part.type), last - first, part.columns)
+            yield source[m * part.rows + first : m * part.rows + last], target[at:end]
+
+
+def _wait(jobs: list[Future[None]]) -> None:
+    for job in jobs:
+        job.result()
+    jobs.clear()
 
 
 def _pack_rows(part: Packed, rows: Bytes, target: Bytes) -> None:

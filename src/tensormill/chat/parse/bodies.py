@@ -1,4 +1,4 @@
-"""Readers of a call's arguments: a JSON object, a JSON object that names the tool too, parameters in tags, loose objects.
+"""Readers of a call's arguments: a JSON object, a JSON object that names the tool too, parameters in tags (more: `loose.py`).
 
 Each reads from the front of text that is still coming and writes JSON. It is fed until it is done or broken.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from tensormill.chat.parse.pattern import Found, Patterns
-from tensormill.chat.parse.scanner import Scanner, literal
+from tensormill.chat.parse.scanner import Scanner
 from tensormill.chat.parse.typed import Tools, as_json
 
 
@@ -222,60 +222,7 @@ class ParametersBody(Body):
             value = value.removeprefix("\n").removesuffix("\n")
         schema = self._tools.schema(self.name or "", self._key)
         if self._flag is not None:
-            schema = {"type": "string"} if self._flag == "true" else schema
+            schema = {"type": "string"} if self._flag in ("true", "string") else schema
         self._out.append(f"{', ' if self._keys else '{'}{json.dumps(self._key, ensure_ascii=False)}: {as_json(value, schema)}")
         self._keys.add(self._key)
         self._key, self._flag, self._seen = None, None, 0
-
-
-class LooseBody(Body):
-    """An object with bare keys and strings between markers: `{city:<|"|>Paris<|"|>,days:3}`."""
-
-    def __init__(self, name: str | None, id: str | None, quote: str) -> None:
-        super().__init__(name, id)
-        self._quote = quote
-        self._scanner = Scanner()
-        self._quoted = False
-        self._bare = ""
-
-    def feed(self, text: str) -> int:
-        """Read to the end of the object."""
-        at = 0
-        while at < len(text) and not self.done and not self.broken:
-            if text.startswith(self._quote, at):
-                self._quoted = not self._quoted
-                self._scan('"')
-                at += len(self._quote)
-            elif self._quote.startswith(text[at:]):
-                break
-            else:
-                self._character(text[at])
-                at += not self.broken
-        return at
-
-    def _character(self, c: str) -> None:
-        self.begun = True
-        if self._quoted:
-            self._scan("\\" + c if c in '"\\' else c)
-        elif c in "{}[],:":
-            self._end_bare(key=c == ":")
-            self._scan(c)
-        elif self._bare or not c.isspace():
-            self._bare += c
-            self.broken = len(self._bare) > 400
-
-    def _end_bare(self, *, key: bool) -> None:
-        word, self._bare = self._bare.strip(), ""
-        if word:
-            self._scan((None if key else literal(word)) or json.dumps(word, ensure_ascii=False))
-
-    def _scan(self, text: str) -> None:
-        scanner = self._scanner
-        for c in text:
-            if scanner.state == "value" and not scanner.depth and c != "{":
-                self.broken = True
-                return
-            self._out.append(scanner.push(c))
-            if scanner.again:
-                self._out.append(scanner.push(c))
-        self.done, self.broken = scanner.state == "done", scanner.state == "broken"

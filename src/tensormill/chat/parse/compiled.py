@@ -5,8 +5,21 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
-from tensormill.chat.parse.bodies import ArgumentsBody, Body, LooseBody, ObjectBody, ParametersBody
-from tensormill.chat.parse.formats import Arguments, CallMark, Channel, Format, Loose, Mark, NamedObject, Parameters, Section
+from tensormill.chat.parse.bodies import ArgumentsBody, Body, ObjectBody, ParametersBody
+from tensormill.chat.parse.formats import (
+    Arguments,
+    CallMark,
+    Channel,
+    Format,
+    Loose,
+    Mark,
+    NamedObject,
+    Nested,
+    Parameters,
+    Pythonic,
+    Section,
+)
+from tensormill.chat.parse.loose import LooseBody, NestedBody, PythonicBody
 from tensormill.chat.parse.pattern import Patterns
 from tensormill.chat.parse.typed import Tools
 
@@ -56,6 +69,10 @@ class Compiled:
                 return ObjectBody(strict)
             case Loose(quote):
                 return LooseBody(name, id, quote)
+            case Pythonic():
+                return PythonicBody(name, id)
+            case Nested(tag_mark, end, item):
+                return NestedBody(name, id, tools, tag_mark, end, item)
             case Parameters() as spec:
                 return ParametersBody(name, id, tools, self._around[spec], self._closes[spec], spec.line)
 

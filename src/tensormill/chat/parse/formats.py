@@ -38,7 +38,7 @@ class NamedObject:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Behind the marker stand parameters in tags. `opens` has `{key}`, perhaps `{flag}` (true: the value is text as it is)."""
+    """Behind the marker stand parameters in tags. `opens` has `{key}`, perhaps `{flag}` (true or string: the value is text)."""
 
     opens: str
     closes: tuple[str, ...]
@@ -53,7 +53,21 @@ class Loose:
     quote: str
 
 
-Body = Arguments | NamedObject | Parameters | Loose
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """Behind the marker stands a tree of tags, each behind `mark`: keys are tags, `item`s of lists too; `end` closes it."""
+
+    mark: str
+    end: str
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pythonic:
+    """Behind the marker, which has the opening bracket, stand Python's keyword arguments up to the closing one."""
+
+
+Body = Arguments | NamedObject | Parameters | Loose | Nested | Pythonic
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +97,7 @@ class Writing:
     """How a call is written canonically: `opens`, then calls with `between`, then `closes`.
 
     `begin` has {name}, {number} (of the call) and {id}; arguments are a JSON object, or where `parameter` is given its parts
-    with {key} and {flag} around each value (strings bare, everything else JSON), or loose where `quote` is given.
+    with {key}, {flag} and {type} around each value (strings bare, everything else JSON), or loose where `quote` is given.
     """
 
     begin: str
@@ -93,6 +107,7 @@ class Writing:
     between: str = ""
     parameter: tuple[str, str, str] | None = None  # before a value, behind it, between two
     quote: str = ""
+    python: bool = False
 
     def call(self, name: str, arguments: Mapping[str, Any], number: int = 0, id: str = "call00000") -> str:
         """The text of one call (without what stands around all of them)."""
@@ -106,6 +121,8 @@ class Writing:
     def _arguments(self, arguments: Mapping[str, Any]) -> str:
         if self.quote:
             return self._loose(arguments)
+        if self.python:
+            return ", ".join(f"{k}={v!r}" for k, v in arguments.items())
         if self.parameter is None:
             return json.dumps(arguments, ensure_ascii=False)
         before, behind, between = self.parameter
@@ -113,7 +130,9 @@ class Writing:
         for key, value in arguments.items():
             text = isinstance(value, str)
             shown = value if text else json.dumps(value, ensure_ascii=False)
-            parts.append(before.replace("{flag}", "true" if text else "false").replace("{key}", key) + shown + behind)
+            kind = "string" if text else "json"
+            before_this = before.replace("{flag}", str(text).lower()).replace("{type}", kind).replace("{key}", key)
+            parts.append(before_this + shown + behind)
         return between.join(parts)
 
     def _loose(self, value: Any) -> str:

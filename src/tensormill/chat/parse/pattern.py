@@ -22,7 +22,7 @@ FIELDS = {
     "id": r"[^\s<>\[\]{}|]{1,128}?",
     "number": r"[0-9]{1,9}",
     "word": r"[^\s<>|={}\[\]]{1,64}?",
-    "flag": r"[a-z]{1,5}",
+    "flag": r"[a-z]{1,12}",
 }
 _KEPT = ("name", "key", "id", "flag")  # fields that are handed over
 _END = r"\Z"
@@ -165,4 +165,4 @@ def _first(nodes: tuple[_Node, ...]) -> str:
         case "kept":
             return _first(node.inner + rest)
         case _:
-            raise AssertionError("a pattern begins with literal text")
+            return r"\S"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_LONGEST = 100_000  # characters of a Python literal
 _KINDS = ("string", "integer", "number", "boolean", "object", "array", "null")
 
 
@@ -63,7 +65,21 @@ def as_json(text: str, schema: Any) -> str:
                 return json.dumps(found[0], ensure_ascii=False)
             if candidate not in ("true", "false", "null", "True", "False", "None", "Null"):
                 break
+    if allowed & {"array", "object"} and text.lstrip()[:1] in ("[", "{"):  # some models write them as Python does
+        return from_python(text) or json.dumps(text, ensure_ascii=False)
     return json.dumps(text, ensure_ascii=False)
+
+
+def from_python(text: str) -> str | None:
+    """A Python literal (or JSON) as JSON; None if it is neither."""
+    found = _parsed(text.strip())
+    if found is None and len(text) <= _LONGEST:
+        try:
+            found = (ast.literal_eval(text.strip()),)
+            json.dumps(found, allow_nan=False)
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            return None
+    return None if found is None else json.dumps(found[0], ensure_ascii=False)
 
 
 def _fits(kind: str, allowed: frozenset[str]) -> bool:

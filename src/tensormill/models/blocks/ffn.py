@@ -62,16 +62,15 @@ def experts(g: Tracer, h: Value, w: Scope, c: Hyper, *, gating: int, norm: bool 
 def expert_glu(g: Tracer, h: Value, w: Scope, c: Hyper, ids: Value, *, act: str = "silu") -> Value:
     """Each chosen expert's own output, [T, k, D]; a fused `ffn_gate_up_exps` has the gate's rows first."""
     if "ffn_gate_up_exps" in w:
-        both = w.ffn_gate_up_exps
-        half = int(both.shape[1]) // 2
-        gate, up = both.rows(0, half), both.rows(half, 2 * half)
+        both, inner = w.ffn_gate_up_exps, int(w.ffn_down_exps.shape[-1])
+        gate, up = both.rows(0, inner), both.rows(inner, 2 * inner)
     else:
         gate, up = w.ffn_gate_exps, w.ffn_up_exps
     for stack in (gate, up, w.ffn_down_exps):
         if stack.shape[0] != c.E:
             raise ModelError(f"{stack} has other experts than the {c.E} of {c.arch}.expert_count")
-    inner = g.unary(g.expert_linear(h, gate, ids), act) * g.expert_linear(h, up, ids)
-    return g.expert_linear(inner, w.ffn_down_exps, ids)
+    y = g.unary(g.expert_linear(h, gate, ids), act) * g.expert_linear(h, up, ids)
+    return g.expert_linear(y, w.ffn_down_exps, ids)
 
 
 def gated_shared(g: Tracer, h: Value, w: Scope) -> Value:

@@ -95,6 +95,8 @@ def test_parked_and_tried_again():
 
 def test_slow_proposers_count():
     governor = measured(0.01)
-    governor.proposed(90.0, 30)
+    governor.proposed(90.0, 30, ["a"])
+    assert governor.most("a", 4, 1) == 4, "a request's first time is no measure: its prompt was read"
+    governor.proposed(90.0, 30, ["a"])
     assert governor.most("a", 4, 1) == 0
     governor.forget("a")

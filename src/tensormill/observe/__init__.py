@@ -1,0 +1,1 @@
+"""Metrics and logs, fed outside the hot loop; imports no other room."""

@@ -1,0 +1,178 @@
+"""Routes of no dialect: health, metrics, version, properties, the tokenizer, the chat template, the OpenAPI document."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tensormill import __version__
+from tensormill.server.answering import threads
+from tensormill.server.endpoint import Dialect, Endpoint
+from tensormill.server.exchange import Json, body
+from tensormill.server.openai import fields
+from tensormill.server.openai.chat import Message, Tool, message
+from tensormill.server.openapi import document
+from tensormill.server.preparing import render
+from tensormill.server.problem import Problem
+from tensormill.server.request import Ask, Values
+from tensormill.server.served import ServedModel
+from tensormill.server.server import Server
+
+T = TypeVar("T")
+
+
+class TokenizeRequest(msgspec.Struct, kw_only=True):
+    """The body of /tokenize: a text, as `content` or `prompt`."""
+
+    content: str | None = None
+    prompt: str | None = None
+    model: str = ""
+    add_special: bool = False
+    parse_special: bool = True
+    with_pieces: bool = False
+
+
+class DetokenizeRequest(msgspec.Struct, kw_only=True):
+    """The body of /detokenize."""
+
+    tokens: list[int]
+    model: str = ""
+
+
+class TemplateRequest(msgspec.Struct, kw_only=True):
+    """The body of /apply-template."""
+
+    messages: list[Message]
+    model: str = ""
+    tools: list[Tool] | None = None
+    chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+async def live(server: Server, request: Request) -> Response:
+    """The server runs."""
+    return Json({"status": "ok"})
+
+
+async def ready(server: Server, request: Request) -> Response:
+    """A model is loaded and takes requests; 503 while that is not so."""
+    models = {m.name: m.engine.loaded for m in server.registry.models.values()}
+    fine = any(models.values())
+    return Json({"status": "ok" if fine else "loading", "models": models}, status_code=200 if fine else 503)
+
+
+async def metrics(server: Server, request: Request) -> Response:
+    """Prometheus' text format."""
+    text = await server.meter.text(list(server.registry.models.values()))
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def version(server: Server, request: Request) -> Response:
+    """The version of this software."""
+    return Json({"version": __version__})
+
+
+async def props(server: Server, request: Request) -> Response:
+    """What a model is, and how it is run."""
+    model = await _known(server, request.query_params.get("model", ""))
+    info = model.engine.info
+    return Json(
+        {
+            "model": model.name,
+            "file": model.path.name,
+            "loaded": model.engine.loaded,
+            "n_ctx": info.context if info else 0,
+            "cached_tokens": info.cached if info else 0,
+            "total_slots": model.config.sequences,
+            "chat_template": model.template.source,
+            "chat_format": model.format.name,
+            "pooling": model.pooling,
+            "bos_token": _token(model, model.tokenizer.bos),
+            "eos_token": _token(model, model.tokenizer.eos),
+            "default_generation_settings": dataclasses.asdict(model.sampling),
+            "build_info": f"tensormill {__version__}",
+        }
+    )
+
+
+async def tokenize(server: Server, request: Request) -> Response:
+    """Ids of a text."""
+    got = await body(request, TokenizeRequest, server.config.max_body)
+    text = got.content if got.content is not None else got.prompt
+    if text is None:
+        raise Problem("content is missing: the text to tokenize", param="content")
+    model = await _known(server, got.model)
+    tokenizer = model.tokenizer
+    ids = await _aside(lambda: tokenizer.encode(text, add_special=got.add_special, parse_special=got.parse_special))
+    shown: list[Any] = [{"id": i, "piece": _piece(tokenizer.piece(i))} for i in ids] if got.with_pieces else ids
+    more = {"max_model_len": model.engine.info.context} if model.engine.info else {}
+    return Json({"tokens": shown, "count": len(ids), **more})
+
+
+async def detokenize(server: Server, request: Request) -> Response:
+    """The text of ids."""
+    got = await body(request, DetokenizeRequest, server.config.max_body)
+    model = await _known(server, got.model)
+    text = await _aside(lambda: model.tokenizer.decode(got.tokens))
+    return Json({"content": text, "prompt": text})
+
+
+async def apply_template(server: Server, request: Request) -> Response:
+    """The prompt that a conversation becomes."""
+    got = await body(request, TemplateRequest, server.config.max_body)
+    model = await _known(server, got.model)
+    tools: list[Values] | None = [msgspec.to_builtins(t) for t in got.tools] if got.tools else None
+    ask = Ask(messages=[message(m) for m in got.messages], tools=tools, template_values=got.chat_template_kwargs)
+    return Json({"prompt": await _aside(lambda: render(model, ask))})
+
+
+async def openapi(server: Server, request: Request) -> Response:
+    """This API as an OpenAPI document."""
+    from tensormill.server.app import DIALECTS
+
+    return Json(document(DIALECTS, keyed=server.config.api_key_file is not None))
+
+
+async def _known(server: Server, name: str) -> ServedModel:
+    """A model whose header has been read; it need not be loaded."""
+    model = server.registry.find(name)
+    await _aside(model.read)
+    return model
+
+
+async def _aside(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+
+def _token(model: ServedModel, token: int | None) -> str:
+    return "" if token is None else model.tokenizer.tokens[token]
+
+
+def _piece(piece: bytes) -> str | list[int]:
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)
+
+
+DIALECT = Dialect(
+    "TensorMill",
+    (
+        Endpoint("GET", "/health", ready, "200 once a model is loaded; needs no key"),
+        Endpoint("GET", "/health/live", live, "200 while the server runs; needs no key"),
+        Endpoint("GET", "/health/ready", ready, "The same as /health"),
+        Endpoint("GET", "/metrics", metrics, "Metrics for Prometheus"),
+        Endpoint("GET", "/version", version, "The version of this software"),
+        Endpoint("GET", "/props", props, "What a model is, and how it is run"),
+        Endpoint("POST", "/tokenize", tokenize, "Ids of a text", TokenizeRequest),
+        Endpoint("POST", "/detokenize", detokenize, "The text of ids", DetokenizeRequest),
+        Endpoint("POST", "/apply-template", apply_template, "The prompt that a conversation becomes", TemplateRequest),
+        Endpoint("GET", "/openapi.json", openapi, "This document"),
+    ),
+    fields.error,
+)

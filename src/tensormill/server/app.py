@@ -1,0 +1,86 @@
+"""The ASGI application: routes of all dialects, errors in each one's shape, start and end.
+
+A dialect is added by importing its `DIALECT` here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tensormill.errors import TensorMillError
+from tensormill.server import about, anthropic, ollama, openai
+from tensormill.server.door import Door
+from tensormill.server.endpoint import Dialect, Endpoint, Shape
+from tensormill.server.exchange import Gone, Json
+from tensormill.server.keys import Keys
+from tensormill.server.problem import Problem
+from tensormill.server.server import Server
+
+log = logging.getLogger("tensormill.server")
+DIALECTS: tuple[Dialect, ...] = (openai.DIALECT, anthropic.DIALECT, ollama.DIALECT, about.DIALECT)
+_KINDS = {404: "missing", 405: "method"}
+
+
+def application(server: Server, keys: Keys) -> ASGIApp:
+    """The application of a server."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await server.registry.stop()
+
+    routes = [_route(server, dialect.shape, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_route, Exception: _bug})
+    return Door(app, keys, cors=server.config.cors, shape_of=shape_of)
+
+
+def shape_of(path: str) -> Shape:
+    """The shape of errors for a path: that of the dialect that has it, else OpenAI's."""
+    for dialect in DIALECTS:
+        if path.startswith(dialect.prefixes) and dialect.prefixes:
+            return dialect.shape
+    return DIALECTS[0].shape
+
+
+def _route(server: Server, shape: Shape, endpoint: Endpoint) -> Route:
+    async def serve(request: Request) -> Response:
+        try:
+            return await endpoint.handler(server, request)
+        except Gone:
+            return Response(status_code=499)
+        except Problem as problem:
+            server.meter.failed("", problem.kind)
+            return refused(problem, shape)
+        except TensorMillError as error:
+            server.meter.failed("", "invalid")
+            return refused(Problem(str(error)), shape)
+
+    return Route(endpoint.path, serve, methods=[endpoint.method])
+
+
+def refused(problem: Problem, shape: Shape) -> Response:
+    """An error response."""
+    headers = {"retry-after": str(problem.retry)} if problem.retry else {}
+    return Json(shape(problem), status_code=problem.status, headers=headers)
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = Problem(f"{error.detail}: {request.method} {request.url.path}", kind=_KINDS.get(error.status_code, "invalid"))
+    response = refused(problem, shape_of(request.url.path))
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _bug(request: Request, error: Exception) -> Response:
+    log.error("unexpected error", exc_info=error, extra={"id": request.scope.get("id")})
+    return refused(Problem("internal error; the server's log has more", kind="engine"), shape_of(request.url.path))

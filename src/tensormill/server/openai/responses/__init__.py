@@ -1,0 +1,1 @@
+"""`/v1/responses`: items in, items out, stored in memory, streamed as OpenAI's events."""

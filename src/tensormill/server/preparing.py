@@ -1,0 +1,84 @@
+"""From an internal request to what an engine takes: template, ids, sampling. Pure and slow: run on a thread.
+
+What cannot be served is refused here, in words for the sender, before an engine hears of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tensormill.errors import RequestError, TemplateError
+from tensormill.server.problem import Problem
+from tensormill.server.request import Ask, Prompt
+from tensormill.server.served import ServedModel
+
+_TAIL = 4096  # characters of the prompt that the parser of the answer may need
+
+
+def prepare(model: ServedModel, ask: Ask) -> Prompt:
+    """The ids and the sampling of a request; Problem if it cannot be served."""
+    sampling = _sampling(model, ask)
+    try:
+        if ask.messages is not None:
+            text = render(model, ask)
+            return Prompt(_behind(model, ask, chat_tokens(model, text)), sampling, text[-_TAIL:])
+        return Prompt(_behind(model, ask, _raw(model, ask)), sampling)
+    except TemplateError as error:
+        raise Problem(str(error), param="messages") from error
+
+
+def render(model: ServedModel, ask: Ask) -> str:
+    """The prompt text of a chat."""
+    messages = ask.messages or []
+    if not messages:
+        raise Problem("messages must have at least one message", param="messages")
+    extra: dict[str, Any] = dict(ask.template_values)
+    if ask.thinking is not None:
+        extra.setdefault("enable_thinking", ask.thinking)
+    tools = ask.tools if ask.tool_choice != "none" else None
+    last = messages[-1]
+    if ask.continue_final and last.get("role") == "assistant" and isinstance(last.get("content"), str):
+        return model.template.render(messages[:-1], tools=tools, **extra) + str(last["content"])
+    return model.template.render(messages, tools=tools, **extra)
+
+
+def chat_tokens(model: ServedModel, text: str) -> list[int]:
+    """Ids of a rendered prompt; a beginning that both the template and the tokenizer write is kept once."""
+    tokens = model.tokenizer.encode(text, add_special=True, parse_special=True)
+    doubled = len(tokens) > 1 and tokens[0] == tokens[1] == model.tokenizer.bos
+    return tokens[1:] if doubled else tokens
+
+
+def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
+    """The prompt behind what came before it, which has the beginning."""
+    if ask.before and tokens and tokens[0] == model.tokenizer.bos:
+        tokens = tokens[1:]
+    return [*ask.before, *tokens]
+
+
+def _raw(model: ServedModel, ask: Ask) -> list[int]:
+    if ask.suffix is not None:
+        return _filled(model, ask)
+    if isinstance(ask.prompt, list):
+        return list(ask.prompt)
+    return model.tokenizer.encode(ask.prompt or "", add_special=ask.add_special, parse_special=ask.parse_special)
+
+
+def _filled(model: ServedModel, ask: Ask) -> list[int]:
+    """Fill in the middle, in the order prefix, suffix, middle, with the vocabulary's tokens for it."""
+    t = model.tokenizer
+    marks = [t.special_id(role) for role in ("fim_pre", "fim_suf", "fim_mid")]
+    if None in marks:
+        raise Problem(f"the model {model.name!r} has no tokens for filling in the middle", param="suffix")
+    before, behind, middle = (m for m in marks if m is not None)
+    prompt = ask.prompt if isinstance(ask.prompt, list) else t.encode(ask.prompt or "", add_special=False)
+    start = [t.bos] if t.add_bos and t.bos is not None else []
+    return [*start, before, *prompt, behind, *t.encode(ask.suffix or "", add_special=False), middle]
+
+
+def _sampling(model: ServedModel, ask: Ask) -> Any:
+    try:
+        return dataclasses.replace(model.sampling, **ask.sampling)
+    except RequestError as error:
+        raise Problem(str(error), param=str(error).split(" ", 1)[0].replace("-", "_")) from error

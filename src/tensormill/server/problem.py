@@ -1,0 +1,32 @@
+"""Why a request cannot be served, in no dialect's shape: each dialect writes it as its clients expect."""
+
+from __future__ import annotations
+
+from tensormill.errors import TensorMillError
+
+
+class Problem(TensorMillError):
+    """An answer other than 200: `kind` is invalid, auth, missing, method, large, busy, engine, absent, loading or timeout.
+
+    `param` names the field at fault, `code` is OpenAI's word for it, `retry` the seconds after which to try again.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str = "invalid", param: str | None = None, code: str | None = None, retry: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.param = param
+        self.code = code
+        self.retry = retry
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return _STATUS[self.kind]
+
+
+_STATUS = {
+    "invalid": 400, "auth": 401, "missing": 404, "method": 405, "large": 413, "busy": 429,
+    "engine": 500, "absent": 501, "loading": 503, "timeout": 504,
+}  # fmt: skip

@@ -1,0 +1,244 @@
+"""The engine in a process of its own, seen from the server: load it, stream answers, cancel, and start it again when it dies.
+
+A dead engine fails what was under way at once, and serves on after a restart; one that cannot load stays down until asked
+again. Everything here runs on the server's event loop; what the process does is `worker.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+from tensormill.config import EngineConfig
+from tensormill.engine.messages import Cancel, Embed, Embedded, Failed, Generate, Output, Score, Scored, Stats
+from tensormill.errors import TensorMillError
+from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, Up, frame, read
+
+log = logging.getLogger("tensormill.server")
+_QUICK = 30.0  # seconds: dying earlier than this after a start is no accident
+_ATTEMPTS = 4
+
+
+class EngineError(TensorMillError):
+    """The engine failed a request: `kind` request (the client's fault), engine (ours), load (the model cannot be loaded)."""
+
+    def __init__(self, message: str, kind: str = "engine") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+Inbox = asyncio.Queue[Output | Embedded | Scored | Failed]
+
+
+class EngineProcess:
+    """One model's engine process and the requests under way on it."""
+
+    def __init__(self, path: Path, config: EngineConfig, *, told: Callable[[Stats], None] | None = None) -> None:
+        self.path = path
+        self.config = config
+        self.info: Ready | None = None
+        self.stats = Stats(0, 0, 0.0, 0, 0, 0, 0)
+        self.progress = Progress(0, 0)
+        self.restarts = 0
+        self.pid = 0
+        self._told = told
+        self._inboxes: dict[str, Inbox] = {}
+        self._probes: list[asyncio.Future[Stats]] = []
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._trouble = ""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it takes requests now."""
+        return self._writer is not None and self.info is not None
+
+    @property
+    def active(self) -> bool:
+        """Whether it is loaded or about to be: it takes memory."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def busy(self) -> int:
+        """Requests under way."""
+        return len(self._inboxes)
+
+    async def start(self) -> Ready:
+        """Load the model, or wait until somebody else's call has; EngineError says why it cannot be loaded."""
+        if self._task is None or self._task.done():
+            self._trouble = ""
+            self._ready.clear()
+            self._task = asyncio.create_task(self._supervise(), name=f"engine {self.path.name}")
+        while self.info is None:
+            await self._ready.wait()
+            if self._trouble:
+                raise EngineError(self._trouble, "load")
+        return self.info
+
+    async def stop(self) -> None:
+        """End the process; what is under way fails."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def stream(self, request: Generate) -> AsyncGenerator[Output, None]:
+        """The answer, bit by bit; leaving early cancels it. EngineError if it fails."""
+        inbox = await self._submit(request)
+        done = False
+        try:
+            while not done:
+                reply = await inbox.get()
+                if isinstance(reply, Failed):
+                    done = True
+                    raise EngineError(reply.message, reply.kind)
+                assert isinstance(reply, Output)
+                done = reply.finish is not None
+                yield reply
+        finally:
+            self._leave(request.id, cancel=not done)
+
+    async def embed(self, request: Embed) -> Embedded:
+        """A text's embedding; EngineError if it fails."""
+        reply = await self._read(request)
+        assert isinstance(reply, Embedded)
+        return reply
+
+    async def score(self, request: Score) -> Scored:
+        """How likely a text is; EngineError if it fails."""
+        reply = await self._read(request)
+        assert isinstance(reply, Scored)
+        return reply
+
+    async def _read(self, request: Embed | Score) -> Output | Embedded | Scored:
+        inbox = await self._submit(request)
+        done = False
+        try:
+            reply = await inbox.get()
+            done = True
+            if isinstance(reply, Failed):
+                raise EngineError(reply.message, reply.kind)
+            return reply
+        finally:
+            self._leave(request.id, cancel=not done)
+
+    async def probe(self) -> Stats:
+        """Statistics as of now, between two steps; the last ones known if the engine is not there."""
+        if not self.loaded:
+            return self.stats
+        future: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
+        self._probes.append(future)
+        self._send(Probe())
+        return await future
+
+    async def _submit(self, request: Generate | Embed | Score) -> Inbox:
+        await self.start()
+        inbox: Inbox = asyncio.Queue()
+        self._inboxes[request.id] = inbox
+        self._send(request)
+        return inbox
+
+    def _leave(self, id: str, *, cancel: bool) -> None:
+        if self._inboxes.pop(id, None) is not None and cancel and self.loaded:
+            self._send(Cancel(id))
+
+    def _send(self, message: Down) -> None:
+        assert self._writer is not None
+        self._writer.write(frame([message]))
+
+    async def _supervise(self) -> None:
+        """Run the process, again whenever it dies, until it cannot be loaded or dies too often."""
+        failures = 0
+        try:
+            while not self._trouble:
+                started = time.monotonic()
+                await self._run()
+                if self._trouble:
+                    break
+                failures = failures + 1 if time.monotonic() - started < _QUICK else 1
+                if failures > _ATTEMPTS:
+                    self._trouble = f"the engine of {self.path.name} died {failures} times in a row"
+                    break
+                self.restarts += 1
+                log.error("engine process died; starting it again", extra={"model": self.path.name, "failures": failures})
+                await asyncio.sleep(0.1 * 4 ** (failures - 1) if failures > 1 else 0)
+        except Exception as error:
+            log.exception("the engine's supervisor failed")
+            self._trouble = f"the engine cannot be run: {error}"
+        finally:
+            self.info = None
+            self._trouble = self._trouble or "the engine was stopped"
+            self._ready.set()
+
+    async def _run(self) -> None:
+        """One life of the process."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "tensormill.server.worker", str(theirs.fileno())]
+            process = await asyncio.create_subprocess_exec(
+                *command, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL, env=_environment()
+            )
+        self.pid = process.pid
+        reader, writer = await asyncio.open_connection(sock=ours)
+        self._writer = writer
+        try:
+            self._send(Load(str(self.path), self.config))
+            while True:
+                for message in await read(reader):
+                    self._take(message)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self._down()
+            writer.close()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.shield(process.wait())
+
+    def _take(self, message: Up) -> None:
+        match message:
+            case Output() | Embedded() | Scored() | Failed():
+                if (inbox := self._inboxes.get(message.id)) is not None:
+                    inbox.put_nowait(message)
+            case Stats():
+                self._heard(message)
+            case Progress():
+                self.progress = message
+            case Ready():
+                self.info = message
+                self._ready.set()
+            case Broken():
+                self._trouble = message.message
+
+    def _heard(self, stats: Stats) -> None:
+        self.stats = stats
+        probes, self._probes = self._probes, []
+        for future in probes:
+            if not future.done():
+                future.set_result(stats)
+        if self._told is not None:
+            self._told(stats)
+
+    def _down(self) -> None:
+        """The process is gone: whoever waits learns it now."""
+        self._writer, self.info, self.pid = None, None, 0
+        if not self._trouble:
+            self._ready.clear()
+        for id, inbox in self._inboxes.items():
+            inbox.put_nowait(Failed(id, "the engine died while it worked on this request; try again", "engine"))
+        self._heard(Stats(0, 0, 0.0, 0, self.stats.steps, self.stats.computed, self.stats.preempted))
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with the package findable however it was found here."""
+    source = str(Path(__file__).resolve().parents[2])
+    paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,121 @@
+"""Runs a server: models from paths, who may call, the socket, uvicorn, and the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from tensormill.config import EngineConfig, ServerConfig
+from tensormill.errors import RequestError
+from tensormill.observe.logs import set_up
+from tensormill.server.app import application
+from tensormill.server.keys import Keys
+from tensormill.server.problem import Problem
+from tensormill.server.registry import Registry
+from tensormill.server.served import ServedModel
+from tensormill.server.server import Server
+
+log = logging.getLogger("tensormill.server")
+
+
+def serve(
+    paths: Sequence[Path], config: ServerConfig, engine: EngineConfig, *, aliases: Sequence[str] = (),
+    chat_format: str | None = None, preload: bool = True,
+) -> int:  # fmt: skip
+    """Serve until SIGTERM or Ctrl-C; the exit code. RequestError for settings that cannot be."""
+    keys = Keys.read(config.api_key_file) if config.api_key_file else Keys()
+    _check_public(config, keys)
+    set_up(config.log_level)
+    models = [ServedModel(name, p, engine, chat_format=chat_format) for name, p in _named(paths).items()]
+    registry = Registry(models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue)
+    sock = _listen(config.host, config.port)
+    return asyncio.run(_serve(Server(config, registry), keys, sock, preload))
+
+
+async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool) -> int:
+    config = server.config
+    runner = uvicorn.Server(
+        uvicorn.Config(
+            application(server, keys),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(config.drain),
+            timeout_keep_alive=75,
+            ssl_certfile=config.tls_cert,
+            ssl_keyfile=config.tls_key,
+        )
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it is done: then it means nothing
+        signal.signal(number, lambda *_: None)
+    loading = asyncio.create_task(_preload(server)) if preload else None
+    host, port = sock.getsockname()[:2]
+    scheme = "https" if config.tls_cert else "http"
+    print(f"serving on {scheme}://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr, flush=True)
+    await runner.serve(sockets=[sock])
+    if loading is not None:
+        loading.cancel()
+    return 0
+
+
+async def _preload(server: Server) -> None:
+    try:
+        async with server.registry.use("") as model:
+            log.info("model loaded", extra={"model": model.name})
+    except Problem as problem:
+        log.error("the model cannot be loaded", extra={"error": str(problem)})
+
+
+def _check_public(config: ServerConfig, keys: Keys) -> None:
+    try:
+        addresses = {info[4][0] for info in socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)}
+    except OSError as error:
+        raise RequestError(f"there is no address {config.host!r}: {error.strerror or error}") from error
+    public = not all(ipaddress.ip_address(str(a).split("%")[0]).is_loopback for a in addresses)
+    if public and not keys and not config.allow_public:
+        raise RequestError(
+            f"{config.host} can be reached from other machines, and nobody would need a key: "
+            "give --api-key-file FILE, or --allow-public if that is meant, or --host 127.0.0.1"
+        )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise RequestError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --host or --port"
+        ) from error
+
+
+def _named(paths: Sequence[Path]) -> dict[str, Path]:
+    """Models by name: the file's, without its ending and, of a split file, the number of the part."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        stem = path.name.removesuffix(".gguf")
+        head, _, tail = stem.rpartition("-of-")
+        name = head.rpartition("-")[0] if head and tail.isdigit() else stem
+        if name in found:
+            raise RequestError(f"two models would be called {name!r}: {found[name]} and {path}")
+        found[name] = path
+    return found
+
+
+def _aliases(given: Sequence[str], models: Sequence[ServedModel]) -> dict[str, str]:
+    found = {}
+    for word in given:
+        alias, _, name = word.partition("=")
+        name = name or models[0].name
+        if name not in {m.name for m in models}:
+            raise RequestError(f"--alias {word}: there is no model {name!r}; there are: {', '.join(m.name for m in models)}")
+        found[alias] = name
+    return found

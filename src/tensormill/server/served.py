@@ -1,0 +1,90 @@
+"""One served model: its file's vocabulary and template, read here, and its engine process.
+
+Reading a file's header costs a fraction of a second and no weights; the engine is started when the model is first used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from tensormill.chat import ChatTemplate
+from tensormill.chat.parse import Format, choose, named
+from tensormill.config import EngineConfig, SamplingConfig
+from tensormill.engine.messages import Stats
+from tensormill.gguf import GGUFFile, Metadata
+from tensormill.sampling import suggested
+from tensormill.server.process import EngineProcess
+from tensormill.tokenizer import Tokenizer
+
+_POOLINGS = {1: "mean", 2: "cls", 3: "last"}
+
+
+class ServedModel:
+    """A model under its name. The cached parts are built at first use, which may take a second: not on the event loop."""
+
+    def __init__(
+        self, name: str, path: Path, config: EngineConfig, *, chat_format: str | None = None,
+        told: Callable[[Stats], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.path = path
+        self.config = config
+        self.created = int(path.stat().st_mtime)
+        self.used = time.monotonic()
+        self.requests = 0  # under way, or waiting for a load
+        self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
+        self.expires: float | None = None  # Unix time at which it will be unloaded
+        self.engine = EngineProcess(path, config, told=told)
+        self._chat_format = chat_format
+        if chat_format is not None:
+            named(chat_format)
+
+    @cached_property
+    def file(self) -> GGUFFile:
+        """The open file."""
+        return GGUFFile(self.path)
+
+    @property
+    def metadata(self) -> Metadata:
+        """What the file says of itself."""
+        return self.file.metadata
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Text to ids and back."""
+        return Tokenizer.from_metadata(self.metadata, pre=self.config.pre)
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """Messages to a prompt."""
+        t = self.tokenizer
+        bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
+        return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
+
+    @cached_property
+    def format(self) -> Format:
+        """How answers are parsed."""
+        return named(self._chat_format) if self._chat_format else choose(self.template.source)
+
+    @cached_property
+    def sampling(self) -> SamplingConfig:
+        """Sampling where a request says nothing: ours, with the file's suggestions."""
+        return suggested(self.metadata)
+
+    @cached_property
+    def pooling(self) -> str:
+        """How the file wants embeddings pooled; mean where it says nothing."""
+        arch = self.metadata.str("general.architecture", default="")
+        return _POOLINGS.get(self.metadata.int(f"{arch}.pooling_type", default=0), "mean")
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of weights."""
+        return sum(t.nbytes for t in self.file.tensors.values())
+
+    def read(self) -> None:
+        """Build everything that is not the engine."""
+        _ = self.tokenizer, self.template, self.format, self.sampling, self.pooling, self.size

@@ -1,0 +1,77 @@
+"""The server behind the routes: settings, models, and the path that every answer takes, whatever its dialect."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tensormill.config import ServerConfig
+from tensormill.server.answering import Job, prepared, stream, whole
+from tensormill.server.exchange import Json, Streamed, Writer, unless_gone
+from tensormill.server.meter import Meter
+from tensormill.server.problem import Problem
+from tensormill.server.registry import Registry
+from tensormill.server.request import Ask, Caller, Prompt
+from tensormill.server.served import ServedModel
+from tensormill.server.store import Store
+
+log = logging.getLogger("tensormill.server")
+MakeWriter = Callable[[ServedModel, Ask, list[Prompt]], Writer]
+
+
+class Server:
+    """What handlers get: `answer` is all that most of them need."""
+
+    def __init__(self, config: ServerConfig, registry: Registry) -> None:
+        self.config = config
+        self.registry = registry
+        self.meter = Meter()
+        self.responses = Store()
+        self.started = time.time()
+
+    def caller(self, request: Request, salt: str = "") -> Caller:
+        """Who asks: named by the API key; prefixes are shared only under one key and one `salt` of the client's."""
+        key = str(request.scope.get("caller", ""))
+        return Caller(key, f"{key}\0{salt}" if key or salt else "")
+
+    async def answer(
+        self, request: Request, asks: Ask | Sequence[Ask], make: MakeWriter, *, streamed: bool, salt: str = ""
+    ) -> Response:
+        """Answer one prompt or several in the dialect of the writer that `make` makes: whole, or as a stream."""
+        asks = [asks] if isinstance(asks, Ask) else asks
+        for ask in asks:
+            self._admit(request, ask, salt)
+        async with AsyncExitStack() as stack:
+            use = self.registry.use(asks[0].model, sum(ask.many for ask in asks))
+            model = await unless_gone(request, stack.enter_async_context(use))
+            jobs = [(ask, await unless_gone(request, prepared(model, ask))) for ask in asks]
+            writer = make(model, asks[0], [prompt for _, prompt in jobs])
+            if streamed:
+                return Streamed(self._pieces(model, jobs, writer), writer.media, stack.pop_all())
+            return Json(writer.whole(await unless_gone(request, whole(model, jobs, self.meter))))
+
+    def _admit(self, request: Request, ask: Ask, salt: str) -> None:
+        ask.id = request.scope.get("id") or secrets.token_hex(12)
+        ask.caller = self.caller(request, salt)
+        if self.config.timeout:
+            ask.timeout = min(ask.timeout or self.config.timeout, self.config.timeout)
+
+    async def _pieces(self, model: ServedModel, jobs: list[Job], writer: Writer) -> AsyncIterator[bytes]:
+        yield b"".join(writer.start())
+        try:
+            async with aclosing(stream(model, jobs, self.meter)) as bits:
+                async for bit in bits:
+                    if made := b"".join(writer.bit(bit)):
+                        yield made
+        except Problem as problem:
+            self.meter.failed(model.name, problem.kind)
+            log.warning("a stream failed", extra={"id": jobs[0][0].id, "error": str(problem)})
+            yield b"".join(writer.failed(problem))
+            return
+        yield b"".join(writer.end())

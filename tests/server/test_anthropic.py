@@ -1,0 +1,225 @@
+"""Anthropic's API, black box: the official client against a live server whose model says what its script says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic
+import httpx
+import pytest
+from anthropic.types import Message, ToolUseBlock
+
+from server.live import Live
+from server.scripted import CONTEXT
+
+TOOL = {
+    "name": "get_weather",
+    "description": "The weather of a city.",
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+HI = [{"role": "user", "content": "Hi!"}]
+GREETING = "Hello there, my friend…!"
+
+
+@pytest.fixture(scope="module")
+def claude(scripted: Live) -> anthropic.Anthropic:
+    return client(scripted)
+
+
+def client(live: Live, **more: Any) -> anthropic.Anthropic:
+    return anthropic.Anthropic(**{"base_url": live.url, "api_key": "none", "max_retries": 0, "timeout": 60, **more})
+
+
+def ask(claude: anthropic.Anthropic, *, stream: bool = False, **more: Any) -> Message:
+    """An answer, the same way whole or streamed."""
+    rest = {name: more.pop(name) for name in ("temperature", "top_k", "top_p") if name in more}  # not in this client
+    asked = {"model": "scripted", "max_tokens": 64, "messages": HI, "extra_body": rest, **more}
+    if not stream:
+        return claude.messages.create(**asked)
+    with claude.messages.stream(**asked) as events:
+        return events.get_final_message()
+
+
+def blocks(message: Message) -> list[dict[str, Any]]:
+    wanted = ("type", "text", "thinking", "name", "input")
+    return [{k: v for k, v in b.model_dump().items() if k in wanted} for b in message.content]
+
+
+both = pytest.mark.parametrize("stream", [False, True])
+
+
+@both
+def test_an_answer(claude: anthropic.Anthropic, stream: bool) -> None:
+    message = ask(claude, stream=stream, system="Be kind.")
+    assert blocks(message) == [{"type": "text", "text": GREETING}]
+    assert (message.type, message.role, message.model) == ("message", "assistant", "scripted")
+    assert (message.stop_reason, message.stop_sequence) == ("end_turn", None)
+    assert message.id.startswith("msg_") and message.usage.output_tokens == 4 and message.usage.input_tokens > 0
+
+
+def test_events_come_in_order(claude: anthropic.Anthropic) -> None:
+    events = list(claude.messages.create(model="actor", max_tokens=64, messages=HI, tools=[TOOL], stream=True))
+    kinds = [e.type for e in events]
+    short = [k for i, k in enumerate(kinds) if k != "content_block_delta" or kinds[i - 1] != k]
+    block = ["content_block_start", "content_block_delta", "content_block_stop"]
+    assert short == ["message_start", *block, *block, "message_delta", "message_stop"]
+    assert [e.index for e in events if e.type == "content_block_start"] == [0, 1]
+    arguments = [e.delta.partial_json for e in events if e.type == "content_block_delta" and e.index == 1]
+    assert len(arguments) > 1 and json.loads("".join(arguments)) == {"city": "Paris"}
+    assert events[-2].delta.stop_reason == "tool_use" and events[-2].usage.output_tokens == 4
+
+
+def test_each_event_is_named(scripted: Live) -> None:
+    body = {"model": "", "max_tokens": 8, "messages": HI, "stream": True}
+    answer = httpx.post(scripted.url + "/v1/messages", json=body, timeout=60)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    for event in answer.text.strip().split("\n\n"):
+        name, data = event.split("\n")
+        assert name == f"event: {json.loads(data.removeprefix('data: '))['type']}"
+
+
+@both
+def test_tools_over_two_turns(claude: anthropic.Anthropic, stream: bool) -> None:
+    first = ask(claude, stream=stream, tools=[TOOL])
+    assert blocks(first) == [
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "name": "get_weather", "input": {"city": "Paris"}},
+    ]
+    assert first.stop_reason == "tool_use"
+    call = first.content[1]
+    assert isinstance(call, ToolUseBlock)
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "18 °C"}]}
+    turns = [*HI, {"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    second = ask(claude, stream=stream, tools=[TOOL], messages=turns)
+    assert blocks(second) == [{"type": "text", "text": "It is 18 degrees in Paris!"}]
+    assert second.stop_reason == "end_turn"
+
+
+@both
+def test_calls_in_parallel_or_not(claude: anthropic.Anthropic, stream: bool) -> None:
+    turns = [{"role": "user", "content": "both, please"}]
+    two = ask(claude, stream=stream, tools=[TOOL], messages=turns)
+    assert [b["input"]["city"] for b in blocks(two)] == ["Oslo", "Rome"]
+    one = ask(
+        claude, stream=stream, tools=[TOOL], messages=turns, tool_choice={"type": "auto", "disable_parallel_tool_use": True}
+    )  # fmt: skip
+    assert [b["input"]["city"] for b in blocks(one)] == ["Oslo"]
+
+
+def test_a_broken_call_is_text(claude: anthropic.Anthropic) -> None:
+    message = ask(claude, tools=[TOOL], messages=[{"role": "user", "content": "broken"}])
+    assert [b["type"] for b in blocks(message)] == ["text"] and "argu" in blocks(message)[0]["text"]
+    assert message.stop_reason == "end_turn"
+
+
+def test_no_tools_are_shown_if_none_may_be_used(claude: anthropic.Anthropic) -> None:
+    message = ask(claude, tools=[TOOL], tool_choice={"type": "none"})
+    assert blocks(message) == [{"type": "text", "text": GREETING}]
+
+
+@both
+def test_thinking(claude: anthropic.Anthropic, stream: bool) -> None:
+    message = ask(claude, stream=stream, thinking={"type": "enabled", "budget_tokens": 1024})
+    thought = {"type": "thinking", "thinking": "The user greets me."}
+    assert [{**b, **({"thinking": b["thinking"].strip()} if "thinking" in b else {})} for b in blocks(message)] == [
+        thought, {"type": "text", "text": "Good day!"}
+    ]  # fmt: skip
+    again = [*HI, {"role": "assistant", "content": message.content}, {"role": "user", "content": "And?"}]
+    assert blocks(ask(claude, stream=stream, messages=again)) == [{"type": "text", "text": GREETING}]
+    hidden = ask(claude, stream=stream, thinking={"type": "adaptive", "display": "omitted"})
+    assert blocks(hidden)[0] == {"type": "thinking", "thinking": ""} and len(hidden.content) == 2
+    assert blocks(ask(claude, stream=stream, thinking={"type": "disabled"})) == [{"type": "text", "text": GREETING}]
+
+
+@both
+def test_what_ends_an_answer(claude: anthropic.Anthropic, stream: bool) -> None:
+    stopped = ask(claude, stream=stream, stop_sequences=["zzz", "friend"], temperature=0.5, top_k=3, top_p=0.9)
+    assert blocks(stopped) == [{"type": "text", "text": "Hello there, my "}]
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "friend")
+    cut = ask(claude, stream=stream, max_tokens=2)
+    assert blocks(cut) == [{"type": "text", "text": "Hello there,"}]
+    assert (cut.stop_reason, cut.usage.output_tokens) == ("max_tokens", 2)
+
+
+def test_an_answer_is_continued(claude: anthropic.Anthropic) -> None:
+    message = ask(claude, messages=[*HI, {"role": "assistant", "content": "Hello there,"}])
+    assert blocks(message) == [{"type": "text", "text": " my friend…!"}]
+
+
+def test_structured_output(claude: anthropic.Anthropic) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"sure": {"type": "boolean"}, "mood": {"enum": ["good", "bad"]}},
+        "required": ["sure", "mood"],
+        "additionalProperties": False,
+    }
+    message = ask(claude, output_config={"format": {"type": "json_schema", "schema": schema}}, max_tokens=200)
+    made = json.loads(blocks(message)[0]["text"])
+    assert made.keys() == {"sure", "mood"} and made["mood"] in ("good", "bad") and isinstance(made["sure"], bool)
+
+
+def test_tokens_are_counted_as_they_are_spent(claude: anthropic.Anthropic) -> None:
+    long = [{"type": "text", "text": "You are patient. " * 20, "cache_control": {"type": "ephemeral"}}]
+    counted = claude.messages.count_tokens(model="scripted", messages=HI, system=long, tools=[TOOL]).input_tokens
+    for _ in range(2):
+        usage = ask(claude, system=long, tools=[TOOL]).usage
+        assert counted == usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+    assert usage.cache_read_input_tokens > 200 and usage.cache_creation_input_tokens == 0
+    with claude.messages.stream(model="scripted", max_tokens=9, messages=HI, system=long, tools=[TOOL]) as events:
+        streamed = events.get_final_message().usage
+    assert (streamed.input_tokens, streamed.cache_read_input_tokens) == (usage.input_tokens, usage.cache_read_input_tokens)
+
+
+REFUSED = [
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}]}, "'image'"),
+    ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]}, "tool_use_id"),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search_20250305"),
+    ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "other"}}, "'other'"),
+    ({"tool_choice": {"type": "any"}}, "tool_choice"),
+    ({"thinking": {"type": "sometimes"}}, "'sometimes'"),
+    ({"thinking": {"type": "enabled"}}, "budget_tokens"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"top_p": 7}, "top-p"),
+    ({"output_config": {"format": {"type": "xml"}}}, "'xml'"),
+    ({"output_config": {"effort": "heroic"}}, "'heroic'"),
+    ({"messages": [{"role": "user", "content": "x" * 2000}]}, str(CONTEXT)),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), REFUSED)
+@both
+def test_refusals(claude: anthropic.Anthropic, change: dict[str, Any], told: str, stream: bool) -> None:
+    with pytest.raises(anthropic.BadRequestError) as refused:
+        ask(claude, stream=stream, **change)
+    body = refused.value.body
+    assert isinstance(body, dict) and body["type"] == "error"
+    assert body["error"]["type"] == "invalid_request_error" and told in body["error"]["message"]
+    assert refused.value.request_id
+
+
+def test_max_tokens_is_required(scripted: Live) -> None:
+    answer = httpx.post(scripted.url + "/v1/messages", json={"model": "scripted", "messages": HI})
+    assert answer.status_code == 400 and "max_tokens" in answer.json()["error"]["message"]
+
+
+def test_other_errors_have_their_types(claude: anthropic.Anthropic, scripted: Live) -> None:
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        ask(claude, model="claude-of-another-house")
+    assert missing.value.body["error"]["type"] == "not_found_error"  # type: ignore[index]
+    with pytest.raises(anthropic.RequestTooLargeError) as large:
+        ask(claude, messages=[{"role": "user", "content": "x" * 300_000}])
+    assert large.value.body["error"]["type"] == "request_too_large"  # type: ignore[index]
+    nowhere = httpx.get(scripted.url + "/v1/messages/batches")
+    assert nowhere.status_code == 404 and nowhere.json()["error"]["type"] == "not_found_error"
+
+
+def test_keys_of_both_kinds(guarded: Live) -> None:
+    for more in ({"api_key": "open-sesame"}, {"api_key": None, "auth_token": "open-sesame"}):
+        assert blocks(ask(client(guarded, **more)))[0]["text"] == GREETING
+        assert client(guarded, **more).messages.count_tokens(model="scripted", messages=HI).input_tokens > 0
+    with pytest.raises(anthropic.AuthenticationError) as refused:
+        ask(client(guarded, api_key="poppy"))
+    assert refused.value.body["error"]["type"] == "authentication_error"  # type: ignore[index]

@@ -1,0 +1,91 @@
+"""Errors: their status, their shape, and that they name what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from server.live import CONTEXT, Live
+
+USER = [{"role": "user", "content": "hi"}]
+
+
+def refused(live: Live, body: object, path: str = "/v1/chat/completions", status: int = 400) -> dict[str, Any]:
+    answer = httpx.post(live.url + path, json=body)
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"messages": USER, "temperature": "hot"}, "temperature"),
+        ({"messages": USER, "temperature": -1}, "temperature"),
+        ({"messages": USER, "top_p": 7}, "top_p"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": []}, "messages"),
+        ({}, "messages"),
+        ({"messages": USER, "n": 0}, "n"),
+        ({"messages": USER, "top_logprobs": 3}, "top_logprobs"),
+        ({"messages": USER, "tool_choice": "must"}, "tool_choice"),
+        ({"messages": USER, "response_format": {"type": "poem"}}, "response_format"),
+        ({"messages": USER, "stop": [""]}, "stop"),
+        ({"messages": USER, "seed": 1 << 70}, "seed"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
+    ],
+)
+def test_a_wrong_field_is_named(live: Live, body: object, param: str) -> None:
+    assert refused(live, body)["param"] == param
+
+
+def test_no_json(live: Live) -> None:
+    answer = httpx.post(live.url + "/v1/chat/completions", content=b'{"messages": [')
+    assert answer.status_code == 400
+    assert "JSON" in answer.json()["error"]["message"]
+
+
+def test_one_token_more_than_the_context_is_refused_with_numbers(live: Live, client: openai.OpenAI) -> None:
+    error = refused(live, {"prompt": [97] * (CONTEXT + 1)}, "/v1/completions")
+    assert error["code"] == "context_length_exceeded"
+    assert str(CONTEXT) in error["message"]
+    assert str(CONTEXT + 1) in error["message"]
+    fits = client.completions.create(model="tiny", prompt=[97] * CONTEXT, max_tokens=4)
+    assert fits.usage.completion_tokens == 1
+    assert fits.choices[0].finish_reason == "length"
+
+
+def test_unknown_names(live: Live, client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="tiny"):
+        client.chat.completions.create(model="gpt-nothing", messages=USER)
+    assert httpx.get(live.url + "/v1/nothing").json()["error"]["type"] == "not_found_error"
+    assert httpx.get(live.url + "/v1/chat/completions").status_code == 405
+
+
+def test_unknown_tokens(live: Live) -> None:
+    assert "100000" in refused(live, {"prompt": [1, 100000]}, "/v1/completions")["message"]
+    assert refused(live, {"prompt": [1, "a"]}, "/v1/completions")["param"] == "prompt"
+    assert refused(live, {"input": ""}, "/v1/embeddings")["param"] == "input"
+    assert refused(live, {"tokens": [100000]}, "/detokenize")
+
+
+def test_every_answer_has_a_request_id(live: Live) -> None:
+    ids = {httpx.post(live.url + "/v1/completions", json={"prompt": 1}).headers["x-request-id"] for _ in range(3)}
+    assert len(ids) == 3
+
+
+def test_unknown_fields_are_ignored(live: Live) -> None:
+    answer = httpx.post(live.url + "/v1/completions", json={"prompt": "x", "max_tokens": 1, "moonlight": True})
+    assert answer.status_code == 200
+
+
+def test_the_document_has_every_route(live: Live) -> None:
+    document = httpx.get(live.url + "/openapi.json").json()
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank", "/tokenize"):
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert body["$ref"].removeprefix("#/components/schemas/") in document["components"]["schemas"]
+    assert "/v1/responses/{response_id}" in document["paths"]

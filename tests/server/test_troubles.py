@@ -1,0 +1,285 @@
+"""What breaks other servers: clients that go, engines that die, crowds, tenants, and the end of the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from server.live import SOURCES, Live, serving, write_model
+
+LONG = {"prompt": [97 + i % 7 for i in range(6000)], "max_tokens": 100, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that takes its time: a prompt of 6000 tokens is hundreds of steps, seconds in all."""
+    return write_model(tmp_path_factory.mktemp("slow") / "slow.gguf", L=4, D=256, F=1024, H=16)
+
+
+def left_alone(live: Live, body: dict[str, Any], seconds: float, path: str = "/v1/completions") -> None:
+    """Ask, and go before there is an answer."""
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(live.url + path, json=body, timeout=httpx.Timeout(60, read=seconds))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_during_prefill_frees_its_pages_within_a_step(slow: Path, stream: bool) -> None:
+    with serving(slow, flags=("--chunk", "16")) as live:
+        body = {**LONG, "stream": stream, "prompt": [98 + stream, *LONG["prompt"]]}
+        if stream:  # headers come at once; the first token would come at the end of the prefill
+            with httpx.stream("POST", live.url + "/v1/completions", json=body, timeout=60) as answer:
+                assert answer.status_code == 200
+                time.sleep(0.3)
+                assert live.metric("num_requests_running") == 1
+        else:
+            left_alone(live, body, 0.5)
+        gone = live.metric("engine_steps_total")
+        live.until("num_requests_running", 0)
+        assert live.metric("kv_pages_held") == 0
+        freed = live.metric("engine_steps_total")
+        assert 0 < gone < 300  # of 375 that the prompt would take
+        assert freed - gone <= 3  # its own, and those that ran while the metrics were read
+        time.sleep(0.2)
+        assert live.metric("engine_steps_total") == freed
+
+
+def test_64_clients_of_mixed_lengths_lose_nothing(live: Live) -> None:
+    rng = random.Random(1)
+    jobs = [(f"{i} " + "word " * rng.randrange(1, 60), rng.randrange(1, 40), bool(i % 2)) for i in range(64)]
+
+    def one(job: tuple[str, int, bool]) -> int:
+        prompt, n, stream = job
+        body = {"prompt": prompt, "max_tokens": n, "ignore_eos": True, "stream": stream, "temperature": 0.0}
+        if not stream:
+            return httpx.post(live.url + "/v1/completions", json=body, timeout=120).json()["usage"]["completion_tokens"]
+        body["stream_options"] = {"include_usage": True}
+        text = httpx.post(live.url + "/v1/completions", json=body, timeout=120).text
+        assert text.endswith("data: [DONE]\n\n")
+        return json.loads(text.split("data: ")[-2])["usage"]["completion_tokens"]
+
+    with ThreadPoolExecutor(64) as pool:
+        assert list(pool.map(one, jobs)) == [n for _, n, _ in jobs]
+    live.until("num_requests_running", 0)
+    assert live.metric("kv_pages_held") == 0
+    assert live.metric("num_requests_waiting") == 0
+
+
+def test_a_seed_gives_the_same_alone_and_in_a_crowd(client: openai.OpenAI) -> None:
+    def one(seed: int) -> str:
+        extra = {"ignore_eos": True}
+        made = client.completions.create(model="tiny", prompt="once", seed=seed, max_tokens=24, temperature=1, extra_body=extra)
+        return made.choices[0].text
+
+    alone = one(5)
+    with ThreadPoolExecutor(16) as pool:
+        crowd = list(pool.map(one, range(16)))
+    assert crowd[5] == alone
+    assert len(set(crowd)) == 16
+
+
+def test_two_tenants_never_share_a_page(model: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("# who\nann ann-secret-key\nbob bob-secret-key\n\nlonely-secret-key\n")
+    with serving(model, flags=("--api-key-file", str(keys)), key="ann-secret-key") as live:
+
+        def cached(key: str, **more: Any) -> int:
+            body = {"prompt": "a" * 1000, "max_tokens": 1, **more}
+            made = httpx.post(live.url + "/v1/completions", json=body, headers={"authorization": f"Bearer {key}"}).json()
+            return int(made["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+        assert cached("ann-secret-key") == 0
+        assert cached("ann-secret-key") >= 900
+        assert cached("bob-secret-key") == 0
+        assert cached("ann-secret-key", cache_salt="mine") == 0
+        assert cached("ann-secret-key", cache_salt="mine") >= 900
+
+
+def test_every_route_but_health_wants_a_key(model: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("ann ann-secret-key\n")
+    with serving(model, flags=("--api-key-file", str(keys)), key="ann-secret-key") as live:
+        paths = httpx.get(live.url + "/openapi.json", headers=live.headers).json()["paths"]
+        for path, methods in paths.items():
+            for method in methods:
+                answer = httpx.request(method, live.url + path.replace("{", "").replace("}", ""))
+                assert (answer.status_code == 401) != path.startswith("/health"), path
+        assert httpx.get(live.url + "/nothing").status_code == 401
+        assert httpx.get(live.url + "/metrics", headers={"authorization": "Bearer ann-secret-kez"}).status_code == 401
+        assert httpx.get(live.url + "/metrics", headers={"x-api-key": "ann-secret-key"}).status_code == 200
+        ann = openai.OpenAI(base_url=live.url + "/v1", api_key="ann-secret-key")
+        assert ann.models.list().data
+        made = ann.responses.create(model="tiny", input="x", max_output_tokens=2)
+        keys.write_text("ann other-secret-key\n")  # read at the start only
+        assert ann.responses.retrieve(made.id)
+        assert "ann-secret-key" not in "".join(live.lines)
+
+
+def test_a_killed_engine_fails_what_it_did_at_once_and_is_started_again(slow: Path) -> None:
+    with serving(slow, flags=("--chunk", "16")) as live:
+        pid, failed = live.engine_pid(), list[Any]()
+
+        def ask(stream: bool) -> None:
+            answer = httpx.post(live.url + "/v1/completions", json={**LONG, "stream": stream}, timeout=60)
+            failed.append((stream, answer.status_code, answer.text, time.monotonic()))
+
+        threads = [threading.Thread(target=ask, args=(stream,)) for stream in (False, True)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        for thread in threads:
+            thread.join(20)
+        assert len(failed) == 2
+        for stream, status, text, at in failed:
+            assert at - killed < 1
+            assert status == (200 if stream else 500)
+            assert "the engine died" in text
+        again = httpx.post(live.url + "/v1/completions", json={"prompt": "x", "max_tokens": 2, "ignore_eos": True}, timeout=60)
+        assert again.json()["usage"]["completion_tokens"] == 2
+        assert live.engine_pid() != pid
+        assert live.metric("engine_restarts_total") == 1
+
+
+def test_a_killed_server_leaves_no_engine_behind(model: Path) -> None:
+    with serving(model) as live:
+        pid = live.engine_pid()
+        live.process.kill()
+        end = time.monotonic() + 10
+        while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def test_sigterm_lets_answers_end(slow: Path) -> None:
+    with serving(slow) as live:
+        done: list[Any] = []
+        body = {"prompt": "x", "max_tokens": 300, "ignore_eos": True}
+
+        def ask() -> None:
+            done.append(httpx.post(live.url + "/v1/completions", json=body, timeout=60))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        time.sleep(0.3)
+        live.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(live.url + "/health", timeout=5)
+        thread.join(30)
+        assert done[0].json()["usage"]["completion_tokens"] == 300
+        assert live.process.wait(10) == 0
+
+
+def test_a_full_queue_says_when_to_come_again(slow: Path) -> None:
+    with serving(slow, flags=("--sequences", "1", "--max-queue", "1")) as live:
+        body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True}
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: httpx.post(live.url + "/v1/completions", json=body, timeout=60), range(4)))
+        assert sorted(a.status_code for a in answers) == [200, 200, 429, 429]
+        for answer in answers:
+            if answer.status_code == 429:
+                assert int(answer.headers["retry-after"]) >= 1
+                assert answer.json()["error"]["type"] == "rate_limit_error"
+
+
+def test_large_bodies_and_slow_answers_have_limits(slow: Path) -> None:
+    with serving(slow, flags=("--max-body", "1000", "--timeout", "0.5")) as live:
+        large = httpx.post(live.url + "/v1/completions", json={"prompt": "x" * 2000})
+        assert large.status_code == 413
+        chunked = httpx.post(live.url + "/v1/completions", content=iter([b'{"prompt": "', b"x" * 2000, b'"}']))
+        assert chunked.status_code == 413
+        late = httpx.post(
+            live.url + "/v1/completions", json={"prompt": "x", "max_tokens": 5000, "ignore_eos": True}, timeout=30
+        )
+        assert late.status_code == 504
+        live.until("num_requests_running", 0)
+
+
+def test_models_are_loaded_when_asked_for_and_unloaded_for_others(model: Path, slow: Path, tmp_path: Path) -> None:
+    other = write_model(tmp_path / "other.gguf", seed=6)
+    room = slow.stat().st_size + other.stat().st_size // 2
+    with serving(model, slow, other, flags=("--memory", str(room))) as live:
+
+        def loaded() -> set[str]:
+            listed = httpx.get(live.url + "/v1/models").json()["data"]
+            return {m["id"] for m in listed if m["status"]["loaded"]}
+
+        def ask(name: str, n: int = 1) -> httpx.Response:
+            body = {"model": name, "prompt": "x", "max_tokens": n, "ignore_eos": True}
+            return httpx.post(live.url + "/v1/completions", json=body, timeout=60)
+
+        assert loaded() == {"tiny"}
+        assert ask("other").status_code == 200
+        assert loaded() == {"tiny", "other"}
+        assert ask("slow").status_code == 200
+        assert "slow" in loaded()
+        assert "tiny" not in loaded()
+        with ThreadPoolExecutor(1) as pool:
+            busy = pool.submit(ask, "slow", 600)
+            time.sleep(0.3)
+            refused = ask("tiny")
+            assert refused.status_code == 503
+            assert busy.result().json()["usage"]["completion_tokens"] == 600
+        assert ask("tiny").status_code == 200
+
+
+def test_web_pages_may_call_only_where_that_was_asked_for(live: Live, model: Path) -> None:
+    asking = {"origin": "https://example.org", "access-control-request-method": "POST"}
+    assert "access-control-allow-origin" not in httpx.options(live.url + "/v1/completions", headers=asking).headers
+    with serving(model, flags=("--cors",)) as open_:
+        assert httpx.options(open_.url + "/v1/completions", headers=asking).headers["access-control-allow-origin"] == "*"
+        assert httpx.get(open_.url + "/v1/models").headers["access-control-allow-origin"] == "*"
+
+
+def serve_fails(*words: str) -> str:
+    command = [sys.executable, "-m", "tensormill.cli.main", "serve", *words]
+    made = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCES)}, timeout=60, check=False
+    )
+    assert made.returncode in (1, 2), made.stderr
+    assert "Traceback" not in made.stderr
+    return made.stderr
+
+
+def test_what_cannot_be_served_is_said_at_once(model: Path, tmp_path: Path) -> None:
+    assert "--api-key-file" in serve_fails(str(model), "--host", "0.0.0.0")
+    assert "no file" in serve_fails("nothing.gguf")
+    empty = tmp_path / "empty"
+    empty.write_text("# none\n")
+    assert "no keys" in serve_fails(str(model), "--api-key-file", str(empty))
+    assert "--alias" in serve_fails(str(model), "--alias", "a=b")
+    assert "tls-key" in serve_fails(str(model), "--tls-cert", str(empty))
+
+
+def test_a_model_that_cannot_be_loaded_is_an_error_that_says_why(tmp_path: Path, model: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(model.read_bytes()[:-2000])
+    with serving(model, broken) as live:
+        answer = httpx.post(live.url + "/v1/completions", json={"model": "broken", "prompt": "x"}, timeout=30)
+        assert answer.status_code in (400, 503)
+        assert "broken" in answer.json()["error"]["message"]
+        assert httpx.post(live.url + "/v1/completions", json={"prompt": "x", "max_tokens": 1}).status_code == 200
+
+
+def test_prompts_are_in_no_log(model: Path) -> None:
+    with serving(model, flags=("--log-level", "debug")) as live:
+        httpx.post(live.url + "/v1/completions", json={"prompt": "very-secret", "max_tokens": 2, "very_unknown": 1})
+        httpx.post(live.url + "/v1/completions", json={"prompt": ["very-secret", 5]})
+        time.sleep(0.2)
+        lines = [json.loads(line) for line in live.lines if line.startswith("{")]
+        assert any("very_unknown" in str(line.get("fields")) for line in lines)
+        assert "very-secret" not in "".join(live.lines)
