@@ -6,6 +6,7 @@ begins, by a token at the end of the prompt: <|go:call|> where there are tools, 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def _successors(tokens: list[str], embedding: np.ndarray) -> np.ndarray:
     """The output matrix under which a word's successor in the script is by far the likeliest token."""
     out = np.zeros_like(embedding)
     for line in SCRIPT:
-        for word, after in zip(line, line[1:], strict=False):
+        for word, after in pairwise(line):
             row = embedding[tokens.index(word)]
             out[tokens.index(after)] += 8 * row / np.linalg.norm(row)
     return out

@@ -84,7 +84,10 @@ def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
     """The prompt behind what came before it, which has the beginning."""
     if ask.before and tokens and tokens[0] == model.tokenizer.bos:
         tokens = tokens[1:]
-    return [*ask.before, *tokens]
+    tokens, most = [*ask.before, *tokens], model.tokenizer.n_vocab
+    if wrong := [t for t in tokens if not 0 <= t < most]:
+        raise Problem(f"there is no token {wrong[0]}: ids are between 0 and {most - 1}", param="prompt")
+    return tokens
 
 
 def _raw(model: ServedModel, ask: Ask) -> list[int]:
