@@ -62,9 +62,11 @@ class Answer:
         """Its first step is about to run (called before every step)."""
         self._started = self._started or self._clock()
 
-    def plausible(self, drafts: Seq[int]) -> list[int]:
-        """Those of the guesses, from the first on, that its grammar would let through."""
-        return list(drafts[: self.matcher.fits(drafts)] if self.matcher else drafts)
+    def plausible(self, drafts: Seq[int], most: int) -> list[int]:
+        """At most `most` guesses: what its grammar leaves no choice about, else the first of the drafts that it allows."""
+        if self.matcher is None:
+            return list(drafts[:most])
+        return self.matcher.forced()[:most] or list(drafts[: min(most, self.matcher.fits(drafts))])
 
     def guessed(self, drafted: int, accepted: int) -> None:
         """Count drafts and how many of them were right."""
@@ -80,6 +82,8 @@ class Answer:
             self._end("length")
             return token
         if token in self._engine.tokenizer.end_ids and (grammar or not self._request.sampling.ignore_eos):
+            if grammar:
+                grammar.end()
             self._end("stop", token)
             return token
         if grammar:
@@ -94,6 +98,7 @@ class Answer:
         if stopped:
             self._end("stop", self._stops.matched)
         elif grammar and grammar.closed:
+            grammar.end()
             self._end("stop")  # nothing can follow: no step is spent on the end token
         elif self._made == self._request.sampling.max_tokens:
             self._end("length")
