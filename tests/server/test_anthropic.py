@@ -113,6 +113,18 @@ def test_a_broken_call_is_text(claude: anthropic.Anthropic) -> None:
     assert message.stop_reason == "end_turn"
 
 
+@both
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
+def test_a_call_can_be_demanded(claude: anthropic.Anthropic, stream: bool, choice: Any) -> None:
+    city = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}
+    tool = {**TOOL, "input_schema": {**city, "additionalProperties": False}, "strict": True}
+    turns = [{"role": "user", "content": "broken"}]  # which the script answers with half a call
+    message = ask(claude, stream=stream, tools=[tool], tool_choice=choice, messages=turns, max_tokens=300)
+    calls = [b for b in blocks(message) if b["type"] == "tool_use"]
+    assert calls and all(c["name"] == "get_weather" and c["input"]["city"] in ("Oslo", "Rome") for c in calls)
+    assert message.stop_reason == "tool_use"
+
+
 def test_no_tools_are_shown_if_none_may_be_used(claude: anthropic.Anthropic) -> None:
     message = ask(claude, tools=[TOOL], tool_choice={"type": "none"})
     assert blocks(message) == [{"type": "text", "text": GREETING}]

@@ -220,7 +220,7 @@ def test_show(llama: ollama.Client, tiny: ollama.Client, scripted: Live) -> None
     assert shown.modelinfo and shown.modelinfo["general.architecture"] == "llama"
     assert shown.modelinfo["llama.context_length"] == CONTEXT and shown.modelinfo["tokenizer.ggml.tokens"] is None
     assert shown.capabilities == ["completion", "tools", "thinking"] and "<|go:say|>" in (shown.template or "")
-    assert "temperature" in (shown.parameters or "")
+    assert {line.split()[0] for line in (shown.parameters or "").splitlines()} >= {"temperature", "top_k", "repeat_last_n"}
     assert "insert" in (tiny.show("tiny").capabilities or [])
     whole = httpx.post(scripted.url + "/api/show", json={"name": "scripted", "verbose": True}).json()
     assert len(whole["model_info"]["tokenizer.ggml.tokens"]) > 256
