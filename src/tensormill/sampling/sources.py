@@ -1,7 +1,8 @@
 """Grammars as requests give them → what llguidance compiles; every kind is checked here before anything runs.
 
-A `composed` grammar is how chat formats say "text, then a call whose arguments match this schema": JSON with `lark` (rules,
-which name parts as `@name`) and `parts` (name → `schema`, `strict`, `title`, or a `kind` and `text` of their own). See chat/constrain.
+A `composed` grammar is how chat formats say "text, then a call whose arguments match this schema" (chat/constrain): JSON
+with `lark`, rules which name parts as `@name`, and `parts`: name → `schema`, `strict` and `title`, or a `kind` and `text` of
+their own.
 """
 
 from __future__ import annotations

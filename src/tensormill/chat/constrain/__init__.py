@@ -1,4 +1,4 @@
-"""What an answer of a chat format may be, as a grammar: reasoning runs free, content or calls have the form that was asked for."""
+"""What an answer of a chat format may be, as a grammar: reasoning is free, content or calls are as they were asked for."""
 
 from tensormill.chat.constrain.answer import Wanted, constrain
 

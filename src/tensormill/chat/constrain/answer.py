@@ -6,6 +6,7 @@ Reasoning runs free and comes first. Behind it stand content, free or of the wan
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,8 @@ _FIRST_TAG = re.compile(r"<[^<>{}]*>")
 class Wanted:
     """What a request asks of its answer. `choice`: auto, none, required, or `named` with the tool's `name`.
 
-    `response`: kind and text of the grammar that content must match (a json_schema has its schema as text).
+    `response`: kind and text of the grammar that content must match (a json_schema has its schema as text). `reasoning`:
+    whether the answer may begin with it; where the prompt has opened it, it comes in any case.
     """
 
     tools: Sequence[Mapping[str, Any]] = ()
@@ -34,10 +36,14 @@ class Wanted:
     name: str = ""
     parallel: bool = True
     response: tuple[str, str] | None = None
+    reasoning: bool = True
 
 
 def constrain(form: Format, tokenizer: Tokenizer, wanted: Wanted, continues: str = "") -> tuple[str, str] | None:
-    """Kind and text of the grammar, None if anything goes; `continues` is the end of the prompt. RequestError says what is wrong."""
+    """Kind and text of the grammar, None if anything goes; `continues` is the end of the prompt.
+
+    RequestError for what no grammar can give; what schemas cannot be honoured shows when the grammar is compiled.
+    """
     tools = _chosen(wanted)
     if not tools and wanted.response is None:
         return None
@@ -75,35 +81,42 @@ class _Answer:
         self._frame = self._fitting(frame(form))
         self._writing, self._trigger = _joined(form, self._frame)
         self._rules = Rules(tokenizer, {*form.keeps, *_tags(form, self._frame)})
+        self._unannounced = not self._trigger and not self._frame.content[0]  # calls begin like any JSON
         self._forced = wanted.choice in ("required", "named")
 
     def _fitting(self, whole: Frame) -> Frame:
         """Behind a prompt that does not stop inside a message's header, all is content."""
-        return whole if not whole.inner or self._continues.endswith(whole.inner) else Frame()
+        if whole.inner and not self._continues.endswith(whole.inner):
+            return Frame()
+        return whole if self._wanted.reasoning or self._opened() else replace(whole, reasoning=None)
+
+    def _opened(self) -> bool:
+        """Whether the prompt ends inside reasoning."""
+        return any(self._continues.endswith(t) for t in self._thinks)
 
     def grammar(self) -> tuple[str, str]:
         """Kind and text."""
         rules, reasoning, response = self._rules, self._frame.reasoning, self._wanted.response
-        opened = reasoning is not None and any(self._continues.endswith(t) for t in self._thinks)
+        opened = reasoning is not None and self._opened()
         if response is not None and not self._tools and self._frame == Frame():
             return response
         starts = []
         if reasoning is not None:
             begin = "" if opened else rules.literal(reasoning[0])
-            behind = self._body("behind", TEXT, white=True)
+            behind = self._body("behind", self._plain_text(behind=True), white=True)
             starts.append(f"{begin} {rules.until('thought', reasoning[1])} {behind}")
         if not opened:
             starts.append(self._body("fresh", self._plain_text(), white=False))
         rules.rule("start", " | ".join(starts))
         return "composed", rules.text()
 
-    def _plain_text(self) -> str:
-        """Text that does not begin as reasoning does, nor as a call does that no marker announces."""
+    def _plain_text(self, *, behind: bool = False) -> str:
+        """Text that does not begin as reasoning does (unless it is behind it), nor as a call does that no marker announces."""
         unlike = []
         reasoning = self._frame.reasoning
-        if reasoning is not None and not self._rules.is_control(reasoning[0]):
+        if reasoning is not None and not behind and not self._rules.is_control(reasoning[0]):
             unlike.append(re.escape(reasoning[0].strip()))
-        if self._tools and not self._trigger and not self._frame.content[0]:
+        if self._tools and self._unannounced:
             unlike.append(r"\{\s*\x22name\x22")
         return TEXT + "".join(rf" & ~/\s*{start}(?s:.)*/" for start in unlike)
 
@@ -112,33 +125,52 @@ class _Answer:
         rules, (begin, end) = self._rules, self._frame.content
         space = f"{_WHITE} " if white else ""
         ways = []
-        if self._wanted.response is not None and not self._forced:
-            kind, text = self._wanted.response
-            ways.append(f"{space}{rules.literal(begin)} {rules.part('response', kind=kind, text=text)} {rules.literal(end)}")
-        mixed = bool(self._trigger) and not begin and not ways and not self._forced
-        if not ways and not self._forced:
-            text = rules.rule(f"{name.upper()}_TEXT", free)
-            ways.append(f"{rules.literal(begin)} {text} {rules.literal(end)}" if begin else text)
+        response, direct = self._wanted.response, self._forced or self._wanted.response is not None
+        if response is not None and not self._forced:
+            if self._tools and self._unannounced and response[0].startswith("json_"):
+                return rules.rule(name, space + self._either(response))
+            part = rules.part("response", kind=response[0], text=response[1])
+            ways.append(f"{space}{rules.literal(begin)} {part} {rules.literal(end)}")
+        elif not self._forced:
+            text = rules.until(f"{name}_text", end, free) if end else rules.rule(f"{name.upper()}_TEXT", free)
+            ways.append(f"{rules.literal(begin)} {text}" if begin else text)
         if self._tools:
+            mixed = self._trigger and not begin and not direct
             announced = rules.until(f"{name}_head", self._trigger, free) if mixed else space + rules.literal(self._trigger)
             ways.append(f"{announced} {self._calls()}")
         return rules.rule(name, " | ".join(ways))
+
+    def _either(self, response: tuple[str, str]) -> str:
+        """Content of a JSON form, or a call, where both begin with the same brace: one schema for the two, one call at most."""
+        content = json.loads(response[1]) if response[0] == "json_schema" else {"type": "object"}
+        schemas: dict[str, Any] = {"content": content}
+        for number, one in enumerate(self._tools):
+            # the whole is strict, so that one which is not stays out of it
+            schemas[f"parameters-{number}"] = one.schema if one.strict else {"type": "object"}
+        named = {k: {**v, "$id": f"urn:{k}"} if isinstance(v, dict) else v for k, v in schemas.items()}
+        calls = [
+            {
+                "type": "object",
+                "properties": {"name": {"const": one.name}, "parameters": {"$ref": f"urn:parameters-{number}"}},
+                "required": ["name", "parameters"],
+                "additionalProperties": False,
+            }
+            for number, one in enumerate(self._tools)
+        ]
+        whole = {"anyOf": [{"$ref": "urn:content"}, *calls], "$defs": named}
+        return self._rules.part("either", schema=whole, strict=True, title="json_schema, or a call of a tool")
 
     def _calls(self) -> str:
         """The rule for all calls, behind the trigger."""
         rules, writing = self._rules, self._writing
         if rules.has("calls"):
             return "calls"
-        opens, repeated = writing.opens, writing.between
-        if opens:
-            opens = opens.removeprefix(self._trigger)
-        else:
+        repeated = writing.between if writing.opens else writing.between + self._trigger
+        several = self._wanted.parallel and self._wanted.choice != "named" and bool(repeated or writing.opens)
+        opens = writing.opens.removeprefix(self._trigger)
+        if not writing.opens:
             writing = replace(writing, begin=writing.begin.removeprefix(self._trigger))
-            repeated += self._trigger
-        call = write_calls(rules, writing, self._tools)
-        several = self._wanted.parallel and self._wanted.choice != "named" and repeated
-        more = f" ({rules.literal(repeated)} {call})*" if several else ""
-        return rules.rule("calls", f"{rules.literal(opens)} {call}{more} {rules.literal(writing.closes)}")
+        return rules.rule("calls", write_calls(rules, writing, self._tools, opens, repeated if several else None))
 
 
 def _joined(form: Format, whole: Frame) -> tuple[Writing, str]:

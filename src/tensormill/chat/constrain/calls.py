@@ -39,12 +39,21 @@ def tool(given: Mapping[str, Any]) -> Tool:
     return Tool(function["name"], {"type": "object", **schema}, strict)
 
 
-def write_calls(rules: Rules, writing: Writing, tools: Sequence[Tool]) -> str:
-    """The rule for any one call of these tools, without what stands around all calls and without the trigger in front."""
+def write_calls(rules: Rules, writing: Writing, tools: Sequence[Tool], opens: str, between: str | None) -> str:
+    """The rule for calls of these tools behind `opens`; `between` two of them, None if there may be only one.
+
+    What stands in front of a call is one literal with its beginning: a lexer takes the longest one that fits, and the end of
+    all calls may begin in the same way.
+    """
+    firsts, nexts = [], []
     for number, one in enumerate(tools):
-        begin, end = _filled(rules, writing.begin, one.name), rules.literal(writing.end)
-        rules.rule(f"call_{number}", f"{begin} {_arguments(rules, writing, one, number)} {end}")
-    return rules.rule("call", " | ".join(f"call_{number}" for number in range(len(tools))))
+        rest = rules.rule(f"rest_{number}", f"{_arguments(rules, writing, one, number)} {rules.literal(writing.end)}")
+        firsts.append(f"{_filled(rules, opens + writing.begin, one.name)} {rest}")
+        nexts.append(f"{_filled(rules, (between or '') + writing.begin, one.name)} {rest}")
+    first = rules.rule("first_call", " | ".join(firsts))
+    if between is None:
+        return f"{first} {rules.literal(writing.closes)}"
+    return f"{first} {rules.rule('next_call', ' | '.join(nexts))}* {rules.literal(writing.closes)}"
 
 
 def _filled(rules: Rules, begin: str, name: str) -> str:
@@ -79,7 +88,6 @@ def _parameters(rules: Rules, around: tuple[str, str, str], one: Tool, number: i
     properties = one.schema.get("properties")
     keys = list(properties) if isinstance(properties, Mapping) else []
     required = set(one.schema.get("required") or ())
-    gap = rules.literal(between) + " " if between else ""
     first, more = f"first_{number}_{len(keys)}", f"more_{number}_{len(keys)}"
     for name in (first, more):
         rules.rule(name, '""')
@@ -87,9 +95,8 @@ def _parameters(rules: Rules, around: tuple[str, str, str], one: Tool, number: i
         key = keys[at]
         value = _value(rules, one, key, f"{number}_{at}", behind, f"{title}, {key!r}")
         flag = "true" if _is_text(one.schema, key) else "false"
-        opened = rules.literal(before.replace("{flag}", flag).replace("{key}", key))
-        rules.rule(f"parameter_{number}_{at}", f"{opened} {value}")
-        here = (f"parameter_{number}_{at} {more}", f"{gap}parameter_{number}_{at} {more}")
+        opened = before.replace("{flag}", flag).replace("{key}", key)
+        here = f"{rules.literal(opened)} {value} {more}", f"{rules.literal(between + opened)} {value} {more}"
         skips = ("", "") if key in required else (f" | {first}", f" | {more}")
         first = rules.rule(f"first_{number}_{at}", here[0] + skips[0])
         more = rules.rule(f"more_{number}_{at}", here[1] + skips[1])

@@ -61,5 +61,5 @@ class Rules:
         rest = marker[len(first) :]
         if not first:  # a control token, which no text can hold
             return f"{self.rule(name.upper(), free)} {self.literal(marker)}"
-        head = self.rule(name, f"{free} {json.dumps(first, ensure_ascii=False)}", lazy=True)
+        head = self.rule(name, f"({free}) {json.dumps(first, ensure_ascii=False)}", lazy=True)
         return f"{head} {self.literal(rest)}" if rest else head
