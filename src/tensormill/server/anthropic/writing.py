@@ -143,7 +143,7 @@ class Blocks:
 
 
 def assembled(steps: Iterable[Step]) -> list[Values]:
-    """Whole blocks from their steps. A call whose arguments are no object is left out: its text is a block of its own."""
+    """Whole blocks from their steps. A call whose arguments are no object is left out: its text is in the text behind it."""
     blocks: list[Values] = []
     arguments: dict[int, str] = {}
     for kind, values in steps:
@@ -157,10 +157,17 @@ def assembled(steps: Iterable[Step]) -> list[Values]:
                 continue
             (name,) = (n for n in delta if n != "type")
             blocks[index][name] += delta[name]
+    whole: list[Values] = []
     for index, block in enumerate(blocks):
         if block["type"] == "tool_use":
             block["input"] = _object(arguments.get(index, ""))
-    return [b for b in blocks if b["type"] != "tool_use" or b["input"] is not None]
+            if block["input"] is None:
+                continue
+        if block["type"] == "text" and whole and whole[-1]["type"] == "text":
+            whole[-1]["text"] += block["text"]
+        else:
+            whole.append(block)
+    return whole
 
 
 def _object(text: str) -> Any:
