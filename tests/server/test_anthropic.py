@@ -147,6 +147,8 @@ def test_thinking(claude: anthropic.Anthropic, stream: bool) -> None:
     assert [{**b, **({"thinking": b["thinking"].strip()} if "thinking" in b else {})} for b in blocks(message)] == [
         thought, {"type": "text", "text": "Good day!"}
     ]  # fmt: skip
+    details = message.usage.output_tokens_details
+    assert details and 2 <= details.thinking_tokens < message.usage.output_tokens
     again = [*HI, {"role": "assistant", "content": message.content}, {"role": "user", "content": "And?"}]
     assert blocks(ask(claude, stream=stream, messages=again)) == [{"type": "text", "text": GREETING}]
     hidden = ask(claude, stream=stream, thinking={"type": "adaptive", "display": "omitted"})
@@ -159,6 +161,8 @@ def test_what_ends_an_answer(claude: anthropic.Anthropic, stream: bool) -> None:
     stopped = ask(claude, stream=stream, stop_sequences=["zzz", "friend"], temperature=0.5, top_k=3, top_p=0.9)
     assert blocks(stopped) == [{"type": "text", "text": "Hello there, my "}]
     assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "friend")
+    nothing = ask(claude, stream=stream, max_tokens=0)
+    assert (blocks(nothing), nothing.stop_reason, nothing.usage.output_tokens) == ([], "max_tokens", 0)
     cut = ask(claude, stream=stream, max_tokens=2)
     assert blocks(cut) == [{"type": "text", "text": "Hello there,"}]
     assert (cut.stop_reason, cut.usage.output_tokens) == ("max_tokens", 2)
