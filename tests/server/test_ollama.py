@@ -91,12 +91,11 @@ def test_tools_over_two_turns(llama: ollama.Client, stream: bool) -> None:
 
 
 @both
-def test_two_calls_and_a_broken_one(llama: ollama.Client, stream: bool) -> None:
+def test_two_calls_and_one_that_is_cut_off(llama: ollama.Client, stream: bool) -> None:
     two = chat(llama, stream=stream, tools=[TOOL], messages=[{"role": "user", "content": "both"}])
     assert called(two) == [("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})]
-    cut = {"num_predict": 2}
-    broken = chat(llama, stream=stream, tools=[TOOL], messages=[{"role": "user", "content": "broken"}], options=cut)
-    assert called(broken) == [] and "argu" in (broken.message.content or "")
+    cut = chat(llama, stream=stream, tools=[TOOL], options={"num_predict": 2})
+    assert called(cut) == [] and '"get_weather"' in (cut.message.content or "")
 
 
 @both
@@ -221,7 +220,7 @@ def test_show(llama: ollama.Client, tiny: ollama.Client, scripted: Live) -> None
     assert shown.modelinfo and shown.modelinfo["general.architecture"] == "llama"
     assert shown.modelinfo["llama.context_length"] == CONTEXT and shown.modelinfo["tokenizer.ggml.tokens"] is None
     assert shown.capabilities == ["completion", "tools", "thinking"] and "<|go:say|>" in (shown.template or "")
-    assert "temperature" in (shown.parameters or "")
+    assert {line.split()[0] for line in (shown.parameters or "").splitlines()} >= {"temperature", "top_k", "repeat_last_n"}
     assert "insert" in (tiny.show("tiny").capabilities or [])
     whole = httpx.post(scripted.url + "/api/show", json={"name": "scripted", "verbose": True}).json()
     assert len(whole["model_info"]["tokenizer.ggml.tokens"]) > 256

@@ -169,7 +169,8 @@ def test_go_templates(template: str, wanted: str) -> None:
     "template",
     [
         "{{ range .Messages }}{{ end }}", "{{ .Messages }}", "{{ $x := .Prompt }}", "{{ end }}", "{{ else }}",
-        '{{ .Prompt " }}', "{{ if .Prompt }}", "{{ .Prompt | json }}", "{{ .Prompt", "{{ if }}{{ end }}", "{{ not }}", "{{ (.Prompt }}", "{{ }}", "{{ .Prompt.X }}",
+        '{{ .Prompt " }}', "{{ if .Prompt }}", "{{ .Prompt | json }}", "{{ .Prompt", "{{ if }}{{ end }}", "{{ not }}",
+        "{{ (.Prompt }}", "{{ }}", "{{ .Prompt.X }}",
         "{{ if .Prompt }}{{ else }}{{ else }}{{ end }}", "{{ if .Prompt }}{{ else with }}{{ end }}", '{{ "x }}',
         "{{ if .Prompt }}" * 99, "{{ " + "(" * 99,
     ],
