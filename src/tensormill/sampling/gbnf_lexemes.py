@@ -1,8 +1,7 @@
 """Which parts of a recursive grammar may be lexemes, that is: matched by a lexer that always takes the longest match.
 
-A lexeme A is safe if, whenever a word of A is the beginning of a longer word of any lexeme B, what follows in B never follows
-A lexeme A is safe if, whenever a word of A begins a longer word of any lexeme B, what follows in B never follows A
-in the grammar: then the longest match is the only one that can go on. What is not safe is taken apart, in the end to characters.
+A lexeme A is safe if, whenever a word of A begins a longer word of any lexeme B, what follows there never follows A in the
+grammar: then the longest match is the only one that can go on. What is not safe is taken apart, in the end to characters.
 """
 
 from __future__ import annotations
