@@ -12,12 +12,14 @@ import numpy.typing as npt
 from tensormill.engine.messages import Chance, Generate, Output, Usage
 from tensormill.sampling import Sampler, StopMatcher
 from tensormill.scheduler import Sequence
+from tensormill.tokenizer import Kind
 
 if TYPE_CHECKING:
     from tensormill.engine.engine import Engine
     from tensormill.sampling.grammar import Matcher
 
 Logits = npt.NDArray[np.float32]
+_CONTROL = (Kind.CONTROL, Kind.UNKNOWN)
 
 
 class Answer:
@@ -91,7 +93,7 @@ class Answer:
         self._new.append(token)
         if self._request.logprobs >= 0:
             self._chances.append(chance(logits, token, self._request.logprobs))
-        text, stopped = self._stops.push(self._stream.push(token))
+        text, stopped = self._stops.push(self._stream.push(token) if self._shows(token) else "")
         self._text += text
         if stopped:
             self._end("stop", self._stops.matched)
@@ -103,6 +105,11 @@ class Answer:
         elif len(self.sequence.tokens) + len(self._new) > self._engine.context - 1:
             self._end("context")
         return token
+
+    def _shows(self, token: int) -> bool:
+        """Whether a token is text: control tokens only where the request wants to see them."""
+        shows = self._request.shows
+        return shows is None or token in shows or self._engine.tokenizer.kind(token) not in _CONTROL
 
     def _end(self, why: str, matched: str | int | None = None) -> None:
         self._finish, self._matched = why, matched
