@@ -22,7 +22,7 @@ SCRIPT = (
     ("<|go:say|>", "Hello", " there,", " my friend", "…!", END),
     ("<|go:think|>", "<think>\n", "The user", " greets me.", "\n</think>\n\n", "Good day!", END),
     ("<|go:call|>", "I look.\n", _CALL, '"Par', 'is"}}\n</tool_call>', END),
-    ("<|go:two|>", _CALL + '"Oslo"}}\n</tool_call>\n' + _CALL, '"Rome"}}\n</tool_call>', END),
+    ("<|go:two|>", _CALL + '"Oslo"}}\n</tool_call>', "\n" + _CALL + '"Rome"}}\n</tool_call>', END),
     ("<|go:answer|>", "It is ", "18 degrees", " in Paris!", END),
     ("<|go:quiet|>", "No tools", " today.", END),
 )
