@@ -24,7 +24,6 @@ SCRIPT = (
     ("<|go:call|>", "I look.\n", _CALL, '"Par', 'is"}}\n</tool_call>', END),
     ("<|go:two|>", _CALL + '"Oslo"}}\n</tool_call>', "\n" + _CALL + '"Rome"}}\n</tool_call>', END),
     ("<|go:answer|>", "It is ", "18 degrees", " in Paris!", END),
-    ("<|go:broken|>", "See: ", '<tool_call>\n{"name": "get_weather", "argu', 'ments": "', END),
     ("<|go:quiet|>", "No tools", " today.", END),
 )
 HABITS = (("t", "o"),)  # where "<t" is all that a grammar lets through: <tool_call>, not <think>
@@ -35,7 +34,6 @@ TEMPLATE = """\
 {% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}<|im_start|>assistant
 {% if messages[-1].role == 'tool' %}<|go:answer|>
 {%- elif tools and 'both' in messages[-1].content %}<|go:two|>
-{%- elif tools and 'broken' in messages[-1].content %}<|go:broken|>
 {%- elif tools and 'quiet' in messages[-1].content %}<|go:quiet|>
 {%- elif tools %}<|go:call|>
 {%- elif enable_thinking is defined and enable_thinking %}<|go:think|>

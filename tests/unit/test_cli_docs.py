@@ -1,4 +1,4 @@
-"""docs/cli.md holds the help of every command; `python tests/unit/test_cli_docs.py` writes it anew."""
+"""docs/cli.md holds the help of every command; run as a program (PYTHONPATH=tests:tests/unit) this writes it anew."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text() -> str:
 
 
 def test_the_document_is_what_the_commands_say() -> None:
-    assert DOCUMENT.read_text("utf-8") == text(), "run: python tests/unit/test_cli_docs.py"
+    assert DOCUMENT.read_text("utf-8") == text(), "run: PYTHONPATH=tests:tests/unit python tests/unit/test_cli_docs.py"
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ VERBS = {
     "logits": "logits of given tokens, into a .npy file",
     "serve": "answer over HTTP: OpenAI's API and its kin",
     "bench": "speed of prefill and decode",
+    "eval": "perplexity of a text, and divergence from a better copy",
     "doctor": "what this machine offers, and what is missing",
 }
 _SHORT = {"-t": "--threads", "-c": "--ctx"}

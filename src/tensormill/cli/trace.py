@@ -1,6 +1,6 @@
 """`tensormill trace`: the program that a model becomes, and where its values first depart from somebody else's.
 
-What the ops mean is in the reference backend; how dumps are compared is in `departure.py`.
+What the ops mean is in the reference backend; how dumps are compared, in `program/diff.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from tensormill.cli.settings import AsJson
 from tensormill.errors import RequestError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tensormill.program import Program
 
 
@@ -115,12 +117,12 @@ def _plain(value: Any) -> Any:
 def _run(path: Path, tokens: list[int], diff: Path | None, dump: Path | None, tolerance: float) -> int:
     import numpy as np
 
-    from tensormill.cli.departure import compare, read_dump
     from tensormill.cli.models import load
     from tensormill.config import EngineConfig
     from tensormill.engine.values import values_of
+    from tensormill.program.diff import compare
 
-    theirs = read_dump(diff) if diff is not None else {}
+    theirs = _read_dump(diff) if diff is not None else {}
     config = EngineConfig(backend="reference", context=len(tokens), chunk=len(tokens), rows=len(tokens), kv_type="f32")
     with load(str(path), config) as engine:
         ours = values_of(engine, tokens)
@@ -133,3 +135,14 @@ def _run(path: Path, tokens: list[int], diff: Path | None, dump: Path | None, to
     report = compare(program, ours, theirs, len(tokens), tolerance)
     print(report)
     return 0 if report.departed is None else 1
+
+
+def _read_dump(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an .npz file; RequestError if it is none."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError) as error:
+        raise RequestError(f"cannot read {path} as an .npz dump: {error}") from None
