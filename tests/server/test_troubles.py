@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -245,6 +246,29 @@ def test_web_pages_may_call_only_where_that_was_asked_for(live: Live, model: Pat
         assert httpx.get(open_.url + "/v1/models").headers["access-control-allow-origin"] == "*"
 
 
+def test_web_pages_of_other_sites_cannot_use_a_local_server(live: Live) -> None:
+    body = {"prompt": "x", "max_tokens": 1}
+    for headers in ({"origin": "https://example.org"}, {"host": "rebound.example.org"}, {"origin": "null"}):
+        answer = httpx.post(live.url + "/v1/completions", json=body, headers=headers)
+        assert answer.status_code == 403, headers
+        assert answer.json()["error"]["message"]
+    for headers in ({"origin": "http://localhost:3000"}, {"host": "localhost:8080"}, {"host": "[::1]"}):
+        assert httpx.post(live.url + "/v1/completions", json=body, headers=headers).status_code == 200, headers
+
+
+def test_https(model: Path, tmp_path: Path) -> None:
+    if not shutil.which("openssl"):
+        pytest.skip("needs openssl")
+    made = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *made], check=True, capture_output=True)
+    flags = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"))
+    with serving(model, flags=flags) as live:
+        assert live.url.startswith("https://")
+        body = {"prompt": "x", "max_tokens": 2, "ignore_eos": True}
+        answer = httpx.post(live.url + "/v1/completions", json=body, verify=False)
+        assert answer.json()["usage"]["completion_tokens"] == 2
+
+
 def serve_fails(*words: str) -> str:
     command = [sys.executable, "-m", "tensormill.cli.main", "serve", *words]
     made = subprocess.run(
@@ -261,17 +285,21 @@ def test_what_cannot_be_served_is_said_at_once(model: Path, tmp_path: Path) -> N
     empty = tmp_path / "empty"
     empty.write_text("# none\n")
     assert "no keys" in serve_fails(str(model), "--api-key-file", str(empty))
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(model.read_bytes()[:-2000])
+    assert "cut.gguf" in serve_fails(str(model), str(cut))
+    lacking = write_model(tmp_path / "lacking.gguf", lacks="output_norm.weight")
+    assert "output_norm" in serve_fails(str(lacking), "--port", "0")
     assert "--alias" in serve_fails(str(model), "--alias", "a=b")
     assert "tls-key" in serve_fails(str(model), "--tls-cert", str(empty))
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error_that_says_why(tmp_path: Path, model: Path) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(model.read_bytes()[:-2000])
+    broken = write_model(tmp_path / "broken.gguf", lacks="output_norm.weight")
     with serving(model, broken) as live:
         answer = httpx.post(live.url + "/v1/completions", json={"model": "broken", "prompt": "x"}, timeout=30)
         assert answer.status_code in (400, 503)
-        assert "broken" in answer.json()["error"]["message"]
+        assert "output_norm" in answer.json()["error"]["message"]
         assert httpx.post(live.url + "/v1/completions", json={"prompt": "x", "max_tokens": 1}).status_code == 200
 
 
