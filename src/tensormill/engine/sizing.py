@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensormill.program import Limits, Program
+from tensormill.program.kv import KVType
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Sizes:
     drafts: int = 0
 
 
-def limits(program: Program, sizes: Sizes, kv_type: str) -> Limits:
+def limits(program: Program, sizes: Sizes, kv_type: KVType) -> Limits:
     """Limits for which a backend plans its memory.
 
     A window's pages must cover, for every sequence, the window and the step in flight; as much again lets prefixes be resumed.
@@ -37,7 +38,7 @@ def limits(program: Program, sizes: Sizes, kv_type: str) -> Limits:
         pages=pages,
         slots=sizes.sequences + 1,
         page=page,
-        kv_type="f32" if kv_type == "f32" else "f16",
+        kv_type=kv_type,
     )
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tensormill.program.ir import Program
+from tensormill.program.kv import KVType
 from tensormill.program.step import Step
 from tensormill.program.weights import WeightSource
 
-KVType = Literal["f32", "f16"]
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 
