@@ -32,6 +32,8 @@ class EngineConfig:
     """Most rows of logits that are wanted at once (`tensormill logits` wants all)."""
     sequences: int = 1
     """Most sequences that are computed together."""
+    kv_tokens: int = 0
+    """Tokens that the caches hold, of all conversations together; 0: as many as one conversation may have."""
     drafts: int = 0
     """Most tokens guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the answer."""
     draft_model: str | None = None

@@ -168,6 +168,23 @@ def test_drafts_change_nothing(engine: Engine, temperature: float) -> None:
     assert [p for _, p in told(outputs)[1]] == pytest.approx([p for _, p in chances], abs=1e-4)
 
 
+def test_what_is_forced_is_guessed(engine: Engine) -> None:
+    """Without any proposer's help: the names of properties cost no steps of their own, and nothing else changes."""
+    schema = {
+        "type": "object",
+        "properties": {"the weather in the north": {"type": "boolean"}},
+        "required": ["the weather in the north"],
+    }
+    request = ask("x", "json_schema", schema | {"additionalProperties": False})
+    outputs = answers(Crank(engine, Foreseeing([]), Eager()), [request])["x"]
+    assert outputs[-1].usage.accepted >= 4
+    session = engine.session()
+    pieces = list(session.generate(PROMPT, request.sampling, request.grammar))
+    session.end()
+    assert "".join(p.text for p in pieces) == told(outputs)[2]
+    assert pieces[-1].finish == outputs[-1].finish == "stop"
+
+
 def test_log_probabilities_stay_the_models(engine: Engine) -> None:
     """The first token's are those that the model gives without a grammar."""
     bound = answers(Crank(engine), [ask("x", "json_object", "")])["x"]

@@ -1,9 +1,8 @@
 """Real quantised files: the CPU backend is no farther from the dequantised model than llama.cpp, and agrees with it as often.
 
 KL divergence and likeliest tokens at every position of five prompts and their answers; goldens have llama.cpp's on the same
-file. Nearly all weights of these files are of types whose activations both engines round alike (their rows are no multiples of
-256), so chance has a part: up to two standard errors (of paired means over positions) are a tie. docs/benchmarks/quality.md
-has a longer text.
+file. Most weights of these files are of types whose activations both engines round alike, so chance has a part: up to two
+standard errors (of paired means over positions) are a tie. docs/benchmarks/quality.md has a longer text.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ CONTEXT = 8192
 WIDTH = 64
 
 
-def write_model(path: Path, seed: int = 5, **sizes: int) -> Path:
+def write_model(path: Path, seed: int = 5, lacks: str = "", **sizes: int) -> Path:
     """A llama of two blocks that knows bytes, two merges, ChatML's tokens and those for filling in the middle."""
     tokens = [*byte_tokens(), "Ġa", "he", *SPECIAL]
     tiny = Tiny("llama", seed, **{"V": len(tokens), "L": 2, "D": WIDTH, **sizes})
@@ -35,6 +35,7 @@ def write_model(path: Path, seed: int = 5, **sizes: int) -> Path:
         tiny.attention(f"blk.{block}.")
         tiny.ffn(f"blk.{block}.")
     tiny.end()
+    tiny.tensors.pop(lacks, None)
     writer = GGUFWriter(path)
     ids = {f"{role}_token_id": tokens.index(f"<|fim_{name}|>") for role, name in _FIM}
     for key, value in {

@@ -6,6 +6,7 @@ begins, by a token at the end of the prompt: <|go:call|> where there are tools, 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,9 @@ SCRIPT = (
     ("<|go:say|>", "Hello", " there,", " my friend", "…!", END),
     ("<|go:think|>", "<think>\n", "The user", " greets me.", "\n</think>\n\n", "Good day!", END),
     ("<|go:call|>", "I look.\n", _CALL, '"Par', 'is"}}\n</tool_call>', END),
-    ("<|go:two|>", _CALL + '"Oslo"}}\n</tool_call>\n', _CALL + '"Rome"}}\n</tool_call>', END),
+    ("<|go:two|>", _CALL + '"Oslo"}}\n</tool_call>\n' + _CALL, '"Rome"}}\n</tool_call>', END),
     ("<|go:answer|>", "It is ", "18 degrees", " in Paris!", END),
-    ("<|go:broken|>", "See: ", '<tool_call>\n{"name": "get_weather", "argu', "ments: oops", END),
+    ("<|go:quiet|>", "No tools", " today.", END),
 )
 TEMPLATE = """\
 {%- for m in messages %}<|im_start|>{{ m.role }}
@@ -32,7 +33,7 @@ TEMPLATE = """\
 {% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}<|im_start|>assistant
 {% if messages[-1].role == 'tool' %}<|go:answer|>
 {%- elif tools and 'both' in messages[-1].content %}<|go:two|>
-{%- elif tools and 'broken' in messages[-1].content %}<|go:broken|>
+{%- elif tools and 'quiet' in messages[-1].content %}<|go:quiet|>
 {%- elif tools %}<|go:call|>
 {%- elif enable_thinking is defined and enable_thinking %}<|go:think|>
 {%- else %}<|go:say|>{% endif %}"""
@@ -78,7 +79,7 @@ def _successors(tokens: list[str], embedding: np.ndarray) -> np.ndarray:
     """The output matrix under which a word's successor in the script is by far the likeliest token."""
     out = np.zeros_like(embedding)
     for line in SCRIPT:
-        for word, after in zip(line, line[1:], strict=False):
+        for word, after in pairwise(line):
             row = embedding[tokens.index(word)]
             out[tokens.index(after)] += 8 * row / np.linalg.norm(row)
     return out

@@ -18,6 +18,13 @@ TOOL = {
     "description": "The weather of a city.",
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
+CITY = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Oslo", "Rome"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+STRICT = {**TOOL, "input_schema": CITY, "strict": True}
 HI = [{"role": "user", "content": "Hi!"}]
 GREETING = "Hello there, my friend…!"
 
@@ -101,16 +108,31 @@ def test_calls_in_parallel_or_not(claude: anthropic.Anthropic, stream: bool) -> 
     turns = [{"role": "user", "content": "both, please"}]
     two = ask(claude, stream=stream, tools=[TOOL], messages=turns)
     assert [b["input"]["city"] for b in blocks(two)] == ["Oslo", "Rome"]
-    one = ask(
-        claude, stream=stream, tools=[TOOL], messages=turns, tool_choice={"type": "auto", "disable_parallel_tool_use": True}
-    )  # fmt: skip
-    assert [b["input"]["city"] for b in blocks(one)] == ["Oslo"]
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+    one = ask(claude, stream=stream, tools=[STRICT], messages=turns, tool_choice=choice, max_tokens=300)
+    assert [b["input"].keys() for b in blocks(one)] == [{"city"}]
 
 
-def test_a_broken_call_is_text(claude: anthropic.Anthropic) -> None:
-    message = ask(claude, tools=[TOOL], messages=[{"role": "user", "content": "broken"}])
-    assert [b["type"] for b in blocks(message)] == ["text"] and "argu" in blocks(message)[0]["text"]
-    assert message.stop_reason == "end_turn"
+def test_a_call_that_is_cut_off_is_text(claude: anthropic.Anthropic) -> None:
+    message = ask(claude, tools=[TOOL], max_tokens=2)
+    assert [b["type"] for b in blocks(message)] == ["text"] and '"get_weather"' in blocks(message)[0]["text"]
+    assert message.stop_reason == "max_tokens"
+    streamed = ask(claude, tools=[TOOL], max_tokens=2, stream=True)  # the call had been announced by then
+    assert [b["type"] for b in blocks(streamed)] == ["text", "tool_use", "text"] and '"get_weather"' in blocks(streamed)[2][
+        "text"
+    ]
+    assert streamed.stop_reason == "max_tokens"
+
+
+@both
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
+def test_a_call_can_be_demanded(claude: anthropic.Anthropic, stream: bool, choice: Any) -> None:
+    turns = [{"role": "user", "content": "quiet"}]
+    assert blocks(ask(claude, stream=stream, tools=[STRICT], messages=turns)) == [{"type": "text", "text": "No tools today."}]
+    message = ask(claude, stream=stream, tools=[STRICT], tool_choice=choice, messages=turns, max_tokens=300)
+    calls = [b for b in blocks(message) if b["type"] == "tool_use"]
+    assert calls and all(c["name"] == "get_weather" and c["input"]["city"] in ("Oslo", "Rome") for c in calls)
+    assert message.stop_reason == "tool_use"
 
 
 def test_no_tools_are_shown_if_none_may_be_used(claude: anthropic.Anthropic) -> None:
@@ -125,6 +147,8 @@ def test_thinking(claude: anthropic.Anthropic, stream: bool) -> None:
     assert [{**b, **({"thinking": b["thinking"].strip()} if "thinking" in b else {})} for b in blocks(message)] == [
         thought, {"type": "text", "text": "Good day!"}
     ]  # fmt: skip
+    details = message.usage.output_tokens_details
+    assert details and 2 <= details.thinking_tokens < message.usage.output_tokens
     again = [*HI, {"role": "assistant", "content": message.content}, {"role": "user", "content": "And?"}]
     assert blocks(ask(claude, stream=stream, messages=again)) == [{"type": "text", "text": GREETING}]
     hidden = ask(claude, stream=stream, thinking={"type": "adaptive", "display": "omitted"})
@@ -137,6 +161,8 @@ def test_what_ends_an_answer(claude: anthropic.Anthropic, stream: bool) -> None:
     stopped = ask(claude, stream=stream, stop_sequences=["zzz", "friend"], temperature=0.5, top_k=3, top_p=0.9)
     assert blocks(stopped) == [{"type": "text", "text": "Hello there, my "}]
     assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "friend")
+    nothing = ask(claude, stream=stream, max_tokens=0)
+    assert (blocks(nothing), nothing.stop_reason, nothing.usage.output_tokens) == ([], "max_tokens", 0)
     cut = ask(claude, stream=stream, max_tokens=2)
     assert blocks(cut) == [{"type": "text", "text": "Hello there,"}]
     assert (cut.stop_reason, cut.usage.output_tokens) == ("max_tokens", 2)

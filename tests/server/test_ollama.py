@@ -91,11 +91,11 @@ def test_tools_over_two_turns(llama: ollama.Client, stream: bool) -> None:
 
 
 @both
-def test_two_calls_and_a_broken_one(llama: ollama.Client, stream: bool) -> None:
+def test_two_calls_and_one_that_is_cut_off(llama: ollama.Client, stream: bool) -> None:
     two = chat(llama, stream=stream, tools=[TOOL], messages=[{"role": "user", "content": "both"}])
     assert called(two) == [("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})]
-    broken = chat(llama, stream=stream, tools=[TOOL], messages=[{"role": "user", "content": "broken"}])
-    assert called(broken) == [] and "argu" in (broken.message.content or "")
+    cut = chat(llama, stream=stream, tools=[TOOL], options={"num_predict": 2})
+    assert called(cut) == [] and '"get_weather"' in (cut.message.content or "")
 
 
 @both
@@ -114,14 +114,14 @@ def test_an_answer_is_continued(llama: ollama.Client) -> None:
     assert answer.message.content == " my friend…!"
 
 
-@pytest.mark.parametrize("form", ["json", SCHEMA])
-def test_format(llama: ollama.Client, form: Any) -> None:
-    answer = chat(llama, format=form, options={"num_predict": 200})
+@both
+def test_format(llama: ollama.Client, stream: bool) -> None:
+    answer = chat(llama, stream=stream, format=SCHEMA, options={"num_predict": 200})
     made = json.loads(answer.message.content or "")
-    assert isinstance(made, dict)
-    if form == SCHEMA:
-        assert made.keys() == {"sure", "mood"} and made["mood"] in ("good", "bad")
-        assert json.loads(llama.generate("scripted", "Hi!", format=form).response or "").keys() == {"sure", "mood"}
+    assert made.keys() == {"sure", "mood"} and made["mood"] in ("good", "bad") and isinstance(made["sure"], bool)
+    assert json.loads(llama.generate("scripted", "Hi!", format=SCHEMA).response or "").keys() == {"sure", "mood"}
+    free = chat(llama, stream=stream, format="json", options={"num_predict": 60}).message.content or ""
+    assert free.lstrip().startswith("{")  # what follows may be longer than there is room
 
 
 def test_options(llama: ollama.Client, tiny: ollama.Client) -> None:
@@ -183,7 +183,7 @@ def test_logprobs(llama: ollama.Client, stream: bool) -> None:
     assert "".join(p.token for p in found).startswith("Hello there, my friend")
     for p in found:
         assert -0.01 < p.logprob <= 0 and p.top_logprobs is not None
-        assert [t.token for t in p.top_logprobs][0] == p.token and len(p.top_logprobs) == 2
+        assert next(t.token for t in p.top_logprobs) == p.token and len(p.top_logprobs) == 2
 
 
 def test_embed(tiny: ollama.Client, live: Live) -> None:
@@ -220,7 +220,7 @@ def test_show(llama: ollama.Client, tiny: ollama.Client, scripted: Live) -> None
     assert shown.modelinfo and shown.modelinfo["general.architecture"] == "llama"
     assert shown.modelinfo["llama.context_length"] == CONTEXT and shown.modelinfo["tokenizer.ggml.tokens"] is None
     assert shown.capabilities == ["completion", "tools", "thinking"] and "<|go:say|>" in (shown.template or "")
-    assert "temperature" in (shown.parameters or "")
+    assert {line.split()[0] for line in (shown.parameters or "").splitlines()} >= {"temperature", "top_k", "repeat_last_n"}
     assert "insert" in (tiny.show("tiny").capabilities or [])
     whole = httpx.post(scripted.url + "/api/show", json={"name": "scripted", "verbose": True}).json()
     assert len(whole["model_info"]["tokenizer.ggml.tokens"]) > 256

@@ -261,17 +261,21 @@ def test_what_cannot_be_served_is_said_at_once(model: Path, tmp_path: Path) -> N
     empty = tmp_path / "empty"
     empty.write_text("# none\n")
     assert "no keys" in serve_fails(str(model), "--api-key-file", str(empty))
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(model.read_bytes()[:-2000])
+    assert "cut.gguf" in serve_fails(str(model), str(cut))
+    lacking = write_model(tmp_path / "lacking.gguf", lacks="output_norm.weight")
+    assert "output_norm" in serve_fails(str(lacking), "--port", "0")
     assert "--alias" in serve_fails(str(model), "--alias", "a=b")
     assert "tls-key" in serve_fails(str(model), "--tls-cert", str(empty))
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error_that_says_why(tmp_path: Path, model: Path) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(model.read_bytes()[:-2000])
+    broken = write_model(tmp_path / "broken.gguf", lacks="output_norm.weight")
     with serving(model, broken) as live:
         answer = httpx.post(live.url + "/v1/completions", json={"model": "broken", "prompt": "x"}, timeout=30)
         assert answer.status_code in (400, 503)
-        assert "broken" in answer.json()["error"]["message"]
+        assert "output_norm" in answer.json()["error"]["message"]
         assert httpx.post(live.url + "/v1/completions", json={"prompt": "x", "max_tokens": 1}).status_code == 200
 
 

@@ -27,6 +27,8 @@ def main(
 ) -> int:
     """Serve MODELS (without one: the demo model): OpenAI's API and its kin on http://HOST:PORT.
 
+    Other defaults than elsewhere: --sequences 16, --rows 64.
+
     Parameters
     ----------
     models

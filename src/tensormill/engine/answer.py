@@ -12,12 +12,14 @@ import numpy.typing as npt
 from tensormill.engine.messages import Chance, Generate, Output, Usage
 from tensormill.sampling import Sampler, StopMatcher
 from tensormill.scheduler import Sequence
+from tensormill.tokenizer import Kind
 
 if TYPE_CHECKING:
     from tensormill.engine.engine import Engine
     from tensormill.sampling.grammar import Matcher
 
 Logits = npt.NDArray[np.float32]
+_CONTROL = (Kind.CONTROL, Kind.UNKNOWN)
 
 
 class Answer:
@@ -60,9 +62,11 @@ class Answer:
         """Its first step is about to run (called before every step)."""
         self._started = self._started or self._clock()
 
-    def plausible(self, drafts: Seq[int]) -> list[int]:
-        """Those of the guesses, from the first on, that its grammar would let through."""
-        return list(drafts[: self.matcher.fits(drafts)] if self.matcher else drafts)
+    def plausible(self, drafts: Seq[int], most: int) -> list[int]:
+        """At most `most` guesses: what its grammar leaves no choice about, else the first of the drafts that it allows."""
+        if self.matcher is None:
+            return list(drafts[:most])
+        return self.matcher.forced()[:most] or list(drafts[: min(most, self.matcher.fits(drafts))])
 
     def guessed(self, drafted: int, accepted: int) -> None:
         """Count drafts and how many of them were right."""
@@ -78,6 +82,8 @@ class Answer:
             self._end("length")
             return token
         if token in self._engine.tokenizer.end_ids and (grammar or not self._request.sampling.ignore_eos):
+            if grammar:
+                grammar.end()
             self._end("stop", token)
             return token
         if grammar:
@@ -87,17 +93,23 @@ class Answer:
         self._new.append(token)
         if self._request.logprobs >= 0:
             self._chances.append(chance(logits, token, self._request.logprobs))
-        text, stopped = self._stops.push(self._stream.push(token))
+        text, stopped = self._stops.push(self._stream.push(token) if self._shows(token) else "")
         self._text += text
         if stopped:
             self._end("stop", self._stops.matched)
         elif grammar and grammar.closed:
+            grammar.end()
             self._end("stop")  # nothing can follow: no step is spent on the end token
         elif self._made == self._request.sampling.max_tokens:
             self._end("length")
         elif len(self.sequence.tokens) + len(self._new) > self._engine.context - 1:
             self._end("context")
         return token
+
+    def _shows(self, token: int) -> bool:
+        """Whether a token is text: control tokens only where the request wants to see them."""
+        shows = self._request.shows
+        return shows is None or token in shows or self._engine.tokenizer.kind(token) not in _CONTROL
 
     def _end(self, why: str, matched: str | int | None = None) -> None:
         self._finish, self._matched = why, matched

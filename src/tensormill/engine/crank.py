@@ -143,8 +143,8 @@ class Crank:
         guesses = self._proposer.propose([wish for _, wish in wishes])
         self._governor.proposed(self._clock() - started, sum(map(len, guesses)), [s.id for s, _ in wishes])
         for (sequence, asked), guess in zip(wishes, guesses, strict=True):
-            known = [t for t in guess[: asked.most] if t < self.engine.n_vocab]
-            sequence.drafts = self._answers[sequence.id].plausible(known)
+            known = [t for t in guess if t < self.engine.n_vocab]
+            sequence.drafts = self._answers[sequence.id].plausible(known, asked.most)
 
     def _wish(self, sequence: Sequence, decoding: int) -> tuple[Sequence, Wish] | None:
         """What may be guessed for a sequence: no further than it may go, and only in pages that can be had for nothing."""

@@ -42,7 +42,8 @@ class Engine:
         self.chunk = min(config.chunk, self.context)
         self.program: Program = models.trace(file, context=self.context)["main"]
         self.stateful = is_stateful(self.program)
-        sizes = Sizes(config.sequences, self.context, self.chunk, min(config.rows, self.chunk), config.drafts)
+        tokens = max(config.kv_tokens, self.context)
+        sizes = Sizes(config.sequences, tokens, self.chunk, min(config.rows, self.chunk), config.drafts)
         self.limits = limits(self.program, sizes, config.kv_type)
         self.cache = Cache(self.limits.pages, page=self.limits.page, slots=self.limits.slots, stateful=self.stateful)
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))

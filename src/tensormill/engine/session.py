@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tensormill.cache import Holding
 from tensormill.config import SamplingConfig
+from tensormill.engine.messages import Grammar
 from tensormill.engine.timings import Timings
 from tensormill.errors import RequestError
 from tensormill.program import Run
@@ -71,10 +72,13 @@ class Session:
         most = min(self._engine.limits.rows, self._engine.chunk)
         return np.concatenate(list(self._chunks(tokens, True, min(chunk or most, most))))
 
-    def generate(self, prompt: Sequence[int], sampling: SamplingConfig | None = None) -> Iterator[Piece]:
-        """Answer a prompt (all of the conversation so far), token by token."""
+    def generate(
+        self, prompt: Sequence[int], sampling: SamplingConfig | None = None, grammar: Grammar | None = None
+    ) -> Iterator[Piece]:
+        """Answer a prompt (all of the conversation so far), token by token; the answer matches `grammar`."""
         engine, sampling = self._engine, sampling or SamplingConfig()
         engine.check_tokens(prompt)
+        matcher = engine.grammars.compile(grammar.kind, grammar.text) if grammar else None
         started = time.perf_counter()
         self.timings = Timings(reused=self.begin(prompt))
         logits = self.feed(prompt[self.timings.reused :])
@@ -84,15 +88,19 @@ class Session:
         sampler.begin(prompt)
         finish, made = "length" if sampling.max_tokens == 0 else "", 0
         while not finish:
-            token = sampler.sample(logits)
-            if token in engine.tokenizer.end_ids and not sampling.ignore_eos:
+            token = sampler.sample(logits, allowed=matcher.allowed(len(logits)) if matcher else None)
+            if token in engine.tokenizer.end_ids and (matcher or not sampling.ignore_eos):
+                if matcher:
+                    matcher.end()
                 finish = "stop"
                 break
+            if matcher:
+                matcher.accept(token)
             sampler.accept(token)
             made += 1
             text, stopped = stops.push(stream.push(token))
             yield Piece(text, token)
-            if stopped:
+            if stopped or (matcher and matcher.closed and matcher.complete):
                 finish = "stop"
             elif made == sampling.max_tokens:
                 finish = "length"

@@ -17,7 +17,7 @@ class Metrics:
     """The metrics of one server."""
 
     def __init__(self) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.running = self._gauge("num_requests_running", "Sequences that are computed now")
         self.waiting = self._gauge("num_requests_waiting", "Sequences that wait for room")

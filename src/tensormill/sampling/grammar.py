@@ -69,6 +69,12 @@ class Matcher:
         if not self._matcher.consume_token(token):
             raise RequestError(f"the grammar cannot be followed: {_first_line(self._matcher.get_error())}")
 
+    def end(self) -> None:
+        """The answer ends here; RequestError if the grammar does not allow it, as when it ran into a limit."""
+        if not self.complete:
+            why = _first_line(self._matcher.get_error()) or self._matcher.stop_reason()
+            raise RequestError(f"the grammar cannot be followed: {why}")
+
     def _begin(self, rows: Words) -> None:
         self._rows, self._at = rows, 0
 
@@ -116,6 +122,10 @@ class Grammars:
             made = LLMatcher(self._vocabulary, source(kind, text), log_level=0, limits=self._limits)
             if made.is_error():
                 raise RequestError(f"the {_WORDS.get(kind, kind)} cannot be used: {_first_line(made.get_error())}")
+            begun = made.deep_copy()
+            begun.compute_bitmask()
+            if begun.is_stopped() and not begun.is_accepting():
+                raise RequestError(f"the {_WORDS.get(kind, kind)} cannot be used: no text at all matches it")
             with self._lock:
                 self._compiled[kind, text] = made
                 if len(self._compiled) > KEPT:
@@ -127,9 +137,15 @@ class Grammars:
         masks(self._executor, matchers, drafts)
 
 
-_WORDS = {"json_schema": "JSON schema", "regex": "regular expression", "lark": "Lark grammar", "gbnf": "GBNF grammar"}
+_WORDS = {
+    "composed": "grammar of tools and answer",
+    "json_schema": "JSON schema",
+    "regex": "regular expression",
+    "lark": "Lark grammar",
+    "gbnf": "GBNF grammar",
+}
 
 
 def _first_line(message: str) -> str:
     lines = [line.strip() for line in message.split("<state>", maxsplit=1)[0].strip().splitlines() if line.strip()]
-    return " ".join(lines)[:400] or "unknown reason"
+    return " ".join(lines)[:400]

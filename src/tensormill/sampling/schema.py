@@ -60,7 +60,7 @@ def checked(schema: Any, *, strict: bool, title: str) -> Any:
         if error is None:
             return schema
         path, keyword = _culprit(schema)
-        where = f"{keyword!r} at {_pointer(path)}" if keyword else f"what stands at {_pointer(path)}"
+        where = f"{keyword!r} at {_shown(path)}" if keyword else f"what stands at {_shown(path)}"
         if strict:
             raise RequestError(f"{title}: {where} cannot be enforced: {error}")
         log.warning("%s: %s cannot be enforced and is left out: %s", title, where, error)
@@ -72,7 +72,7 @@ def checked(schema: Any, *, strict: bool, title: str) -> Any:
 def _walked(node: Any, path: Path, strict: bool, title: str) -> Any:
     """A copy with nothing in it that llguidance would pass over."""
     if len(path) > _DEEPEST:
-        raise RequestError(f"{title} is nested too deeply at {_pointer(path)}")
+        raise RequestError(f"{title} is nested too deeply at {_shown(path)}")
     if not isinstance(node, dict):
         return node
     kept: dict[str, Any] = {}
@@ -81,8 +81,8 @@ def _walked(node: Any, path: Path, strict: bool, title: str) -> Any:
             kept[keyword] = _inside(keyword, value, path, strict, title)
         elif not _harmless(keyword, value):
             if strict:
-                raise RequestError(f"{title}: the keyword {keyword!r} at {_pointer(path)} cannot be enforced")
-            log.warning("%s: the keyword %r at %s cannot be enforced and is left out", title, keyword, _pointer(path))
+                raise RequestError(f"{title}: the keyword {keyword!r} at {_shown(path)} cannot be enforced")
+            log.warning("%s: the keyword %r at %s cannot be enforced and is left out", title, keyword, _shown(path))
         elif keyword in ("$id", "id", "$anchor", "$schema"):
             kept[keyword] = value
     if kept.pop("nullable", False) is True:
@@ -164,10 +164,19 @@ def _error(schema: Any) -> str | None:
 
 @lru_cache(256)
 def _validated(text: str) -> str | None:
-    grammar = LLMatcher.grammar_from_json_schema(text, overrides={"lenient": False, "coerce_one_of": False})
+    try:
+        grammar = LLMatcher.grammar_from_json_schema(text, overrides={"lenient": False, "coerce_one_of": False})
+    except ValueError as error:  # nested too deeply
+        return str(error)
     message = LLMatcher.validate_grammar(grammar)
     return " ".join(message.split("<state>")[0].split())[:300] if message and not message.startswith("WARNING") else None
 
 
 def _pointer(path: Path) -> str:
     return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def _shown(path: Path) -> str:
+    """A pointer for messages: of a very long one only the end."""
+    pointer = _pointer(path)
+    return pointer if len(pointer) <= 200 else "#…" + pointer[-190:]

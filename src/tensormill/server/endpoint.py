@@ -29,6 +29,7 @@ class Endpoint:
     about: str
     body: type[Any] | None = None
     streams: bool = False
+    media: str = "text/event-stream"  # of the pieces
 
 
 @dataclass(frozen=True, slots=True)

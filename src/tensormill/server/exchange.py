@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Protocol, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -22,6 +22,7 @@ from tensormill.server.request import Bit, Choice
 
 log = logging.getLogger("tensormill.server")
 T = TypeVar("T")
+_PATIENCE = 60  # seconds for a body to arrive
 encode = msgspec.json.Encoder().encode
 
 
@@ -84,10 +85,16 @@ async def _raw(request: Request, limit: int) -> bytes:
     data = bytearray()
     if not said.isdigit() or int(said) > limit:
         raise _too_large(limit)
-    async for part in request.stream():
-        data += part
-        if len(data) > limit:
-            raise _too_large(limit)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            async for part in request.stream():
+                data += part
+                if len(data) > limit:
+                    raise _too_large(limit)
+    except TimeoutError:
+        raise Problem(f"the body did not arrive within {_PATIENCE} s", kind="slow") from None
+    except ClientDisconnect:
+        raise Gone from None
     return bytes(data)
 
 

@@ -50,7 +50,7 @@ def _operation(dialect: Dialect, endpoint: Endpoint, schemas: dict[Any, Values])
     if endpoint.path == "/metrics":
         content = {"text/plain": {"schema": {"type": "string"}}}
     if endpoint.streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content[endpoint.media] = {"schema": {"type": "string"}}
     responses: Values = {"200": {"description": "Done", "content": content}}
     responses |= {status: {"description": why} for status, why in _ERRORS.items()}
     made: Values = {

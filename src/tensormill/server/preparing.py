@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tensormill.chat.constrain import Wanted, constrain
+from tensormill.engine.messages import Grammar
 from tensormill.errors import RequestError, TemplateError
 from tensormill.server.problem import Problem
 from tensormill.server.request import Ask, Prompt
@@ -22,10 +24,38 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     try:
         if ask.messages is not None:
             text = render(model, ask)
-            return Prompt(_behind(model, ask, chat_tokens(model, text)), sampling, text[-_TAIL:])
-        return Prompt(_behind(model, ask, _raw(model, ask)), sampling)
+            prompt = Prompt(_behind(model, ask, chat_tokens(model, text)), sampling, text[-_TAIL:])
+        else:
+            prompt = Prompt(_behind(model, ask, _raw(model, ask)), sampling)
     except TemplateError as error:
         raise Problem(str(error), param="messages") from error
+    prompt.grammar = _grammar(model, ask, prompt.text)
+    prompt.shows = None if ask.show_special else _shown(model, ask)
+    return prompt
+
+
+def _grammar(model: ServedModel, ask: Ask, text: str) -> Grammar | None:
+    """What the answer must match: the form that was asked for, and calls as the model's format writes them."""
+    if ask.messages is None or not ask.parse:
+        return ask.grammar
+    named = ask.tool_choice.startswith("=")
+    wanted = Wanted(
+        tools=ask.tools or (),
+        choice="named" if named else ask.tool_choice,
+        name=ask.tool_choice[1:] if named else "",
+        parallel=ask.parallel_tool_calls,
+        response=(ask.grammar.kind, ask.grammar.text) if ask.grammar else None,
+    )
+    try:
+        made = constrain(model.format, model.tokenizer, wanted, text)
+    except RequestError as error:
+        raise Problem(str(error), param="tools") from error
+    return Grammar(*made) if made else None
+
+
+def _shown(model: ServedModel, ask: Ask) -> list[int]:
+    keeps = model.format.keeps if ask.messages is not None else ()
+    return [token for text in keeps if (token := model.tokenizer.id_of(text)) is not None]
 
 
 def render(model: ServedModel, ask: Ask) -> str:
@@ -54,7 +84,10 @@ def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
     """The prompt behind what came before it, which has the beginning."""
     if ask.before and tokens and tokens[0] == model.tokenizer.bos:
         tokens = tokens[1:]
-    return [*ask.before, *tokens]
+    tokens, most = [*ask.before, *tokens], model.tokenizer.n_vocab
+    if wrong := [t for t in tokens if not 0 <= t < most]:
+        raise Problem(f"there is no token {wrong[0]}: ids are between 0 and {most - 1}", param="prompt")
+    return tokens
 
 
 def _raw(model: ServedModel, ask: Ask) -> list[int]:

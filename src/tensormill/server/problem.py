@@ -6,7 +6,7 @@ from tensormill.errors import TensorMillError
 
 
 class Problem(TensorMillError):
-    """An answer other than 200: `kind` is invalid, auth, missing, method, large, busy, engine, absent, loading or timeout.
+    """An answer other than 200; its `kind` is one of those that `_STATUS` has.
 
     `param` names the field at fault, `code` is OpenAI's word for it, `retry` the seconds after which to try again.
     """
@@ -27,6 +27,6 @@ class Problem(TensorMillError):
 
 
 _STATUS = {
-    "invalid": 400, "auth": 401, "missing": 404, "method": 405, "large": 413, "busy": 429,
+    "invalid": 400, "auth": 401, "missing": 404, "method": 405, "slow": 408, "large": 413, "busy": 429,
     "engine": 500, "absent": 501, "loading": 503, "timeout": 504,
 }  # fmt: skip

@@ -56,6 +56,7 @@ class Ask:
     logprobs: int = -1  # alternatives a token; −1: none
     echo: bool = False
     parse: bool = True  # find reasoning and tool calls in a chat's answer
+    show_special: bool = False  # control tokens that mean nothing to the parser are shown as text
     priority: int = 0
     timeout: float | None = None  # seconds
     arrived: float = field(default_factory=time.monotonic)
@@ -81,15 +82,21 @@ class Bit:
     finish: str | None = None
     matched: str | None = None
     usage: Usage | None = None
+    thought: int = 0  # tokens of reasoning among them
 
 
 @dataclass(slots=True)
 class Prompt:
-    """A request made ready: ids, the sampling it ends up with, and the end of the rendered text (parsing needs it)."""
+    """A request made ready: ids, the sampling it ends up with, and the end of the rendered text (parsing needs it).
+
+    `shows`: the control tokens that the answer shows as text, for the parser to see; None: all of them.
+    """
 
     tokens: list[int]
     sampling: SamplingConfig
     text: str = ""
+    grammar: Grammar | None = None
+    shows: list[int] | None = None
     scores: list[Chance] = field(default_factory=list)  # of the prompt's own tokens but the first, for `echo` with logprobs
 
 
@@ -105,6 +112,7 @@ class Choice:
     finish: str = "stop"
     matched: str | None = None
     usage: Usage | None = None
+    thought: int = 0
 
     def add(self, bit: Bit) -> None:
         """Take a bit in."""
@@ -112,6 +120,7 @@ class Choice:
         self.text += bit.text
         self.tokens += bit.tokens
         self.chances += bit.chances
+        self.thought += bit.thought
         if bit.finish:
             self.finish, self.matched, self.usage = bit.finish, bit.matched, bit.usage
 

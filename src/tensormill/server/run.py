@@ -18,7 +18,6 @@ from tensormill.errors import RequestError
 from tensormill.observe.logs import set_up
 from tensormill.server.app import application
 from tensormill.server.keys import Keys
-from tensormill.server.problem import Problem
 from tensormill.server.registry import Registry
 from tensormill.server.served import ServedModel
 from tensormill.server.server import Server
@@ -35,6 +34,8 @@ def serve(
     _check_public(config, keys)
     set_up(config.log_level)
     models = [ServedModel(name, p, engine, chat_format=chat_format) for name, p in _named(paths).items()]
+    for model in models:
+        _ = model.metadata  # a file that is none is refused now
     registry = Registry(models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue)
     sock = _listen(config.host, config.port)
     return asyncio.run(_serve(Server(config, registry), keys, sock, preload))
@@ -56,22 +57,24 @@ async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool)
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it is done: then it means nothing
         signal.signal(number, lambda *_: None)
-    loading = asyncio.create_task(_preload(server)) if preload else None
+    loading = asyncio.create_task(_preload(server, runner)) if preload else None
     host, port = sock.getsockname()[:2]
     scheme = "https" if config.tls_cert else "http"
     print(f"serving on {scheme}://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr, flush=True)
     await runner.serve(sockets=[sock])
-    if loading is not None:
-        loading.cancel()
+    if loading is not None and not loading.cancel():
+        loading.result()
     return 0
 
 
-async def _preload(server: Server) -> None:
+async def _preload(server: Server, runner: uvicorn.Server) -> None:
+    """Load the first model; a server whose model cannot be loaded ends."""
     try:
         async with server.registry.use("") as model:
             log.info("model loaded", extra={"model": model.name})
-    except Problem as problem:
-        log.error("the model cannot be loaded", extra={"error": str(problem)})
+    except BaseException:
+        runner.should_exit = True
+        raise
 
 
 def _check_public(config: ServerConfig, keys: Keys) -> None:

@@ -59,6 +59,8 @@ class Server:
     def _admit(self, request: Request, ask: Ask, salt: str) -> None:
         ask.id = request.scope.get("id") or secrets.token_hex(12)
         ask.caller = self.caller(request, salt)
+        if ask.caller.key:
+            ask.priority = min(ask.priority, 0)  # nobody may go before other keys' requests; stepping back is fine
         if self.config.timeout:
             ask.timeout = min(ask.timeout or self.config.timeout, self.config.timeout)
 

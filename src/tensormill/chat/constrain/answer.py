@@ -86,7 +86,7 @@ class _Answer:
 
     def _fitting(self, whole: Frame) -> Frame:
         """Behind a prompt that does not stop inside a message's header, all is content."""
-        if whole.inner and not self._continues.endswith(whole.inner):
+        if whole.inner and not self._continues.endswith(whole.inner) and not self._opened():
             return Frame()
         return whole if self._wanted.reasoning or self._opened() else replace(whole, reasoning=None)
 

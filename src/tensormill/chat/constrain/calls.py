@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensormill.chat.constrain.loose import loose
+from tensormill.chat.constrain.loose import PYTHON, loose, quoted
 from tensormill.chat.constrain.rules import TEXT, Rules
 from tensormill.chat.parse import Writing
 from tensormill.chat.parse.typed import kinds
@@ -75,8 +75,9 @@ def _filled(rules: Rules, begin: str, name: str) -> str:
 
 def _arguments(rules: Rules, writing: Writing, one: Tool, number: int) -> str:
     title = f"the parameters of tool {one.name!r}"
-    if writing.quote:
-        return loose(rules, writing.quote, one.schema, f"loose_{number}", one.strict, title)
+    if writing.quote or writing.python:
+        style = quoted(writing.quote) if writing.quote else PYTHON
+        return loose(rules, style, one.schema, f"loose_{number}", one.strict, title)
     if writing.parameter is not None:
         return _parameters(rules, writing.parameter, one, number, title)
     return rules.part(f"schema_{number}", schema=one.schema, strict=one.strict, title=title)
@@ -94,8 +95,8 @@ def _parameters(rules: Rules, around: tuple[str, str, str], one: Tool, number: i
     for at in range(len(keys) - 1, -1, -1):
         key = keys[at]
         value = _value(rules, one, key, f"{number}_{at}", behind, f"{title}, {key!r}")
-        flag = "true" if _is_text(one.schema, key) else "false"
-        opened = before.replace("{flag}", flag).replace("{key}", key)
+        flag, kind = ("true", "string") if _is_text(one.schema, key) else ("false", "json")
+        opened = before.replace("{flag}", flag).replace("{type}", kind).replace("{key}", key)
         here = f"{rules.literal(opened)} {value} {more}", f"{rules.literal(between + opened)} {value} {more}"
         skips = ("", "") if key in required else (f" | {first}", f" | {more}")
         first = rules.rule(f"first_{number}_{at}", here[0] + skips[0])

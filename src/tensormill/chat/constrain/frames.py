@@ -44,6 +44,15 @@ _FRAMES = {
         calls=" to={name}<|message|>",
         inner="<|start|>assistant",
     ),
+    "kimi-k3": Frame(
+        ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        content=("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    ),
+    "solar": Frame(
+        ("<|think|>", "<|end|><|begin|>assistant"),
+        content=("<|content|>", ""),
+        inner="<|begin|>assistant",
+    ),
     "command": Frame(
         ("<|START_THINKING|>", "<|END_THINKING|>"),
         content=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),

@@ -47,12 +47,13 @@ class MessageWriter:
         self._finish = ""
         self._matched: str | None = None
         self._usage: Usage | None = None
+        self._thought = 0
 
     def whole(self, choices: list[Choice]) -> Values:
         """A `message`."""
         (choice,) = choices
         content = assembled([*self._blocks.take(choice.events), *self._blocks.close()])
-        usage = {**_usage(choice.usage, self._prompt), "service_tier": "standard"}
+        usage = {**_usage(choice.usage, self._prompt, choice.thought), "service_tier": "standard"}
         return {**self._head, "content": content, **_ending(choice.finish, choice.matched), "usage": usage}
 
     def start(self) -> Iterable[bytes]:
@@ -66,6 +67,7 @@ class MessageWriter:
         """Blocks begun, continued, ended."""
         for kind, values in self._blocks.take(bit.events):
             yield _event(kind, **values)
+        self._thought += bit.thought
         if bit.finish:
             self._finish, self._matched, self._usage = bit.finish, bit.matched, bit.usage
 
@@ -73,7 +75,8 @@ class MessageWriter:
         """The last block's end, message_delta and message_stop."""
         for kind, values in self._blocks.close():
             yield _event(kind, **values)
-        yield _event("message_delta", delta=_ending(self._finish, self._matched), usage=_usage(self._usage, self._prompt))
+        usage = _usage(self._usage, self._prompt, self._thought)
+        yield _event("message_delta", delta=_ending(self._finish, self._matched), usage=usage)
         yield _event("message_stop")
 
     def failed(self, problem: Problem) -> Iterable[bytes]:
@@ -143,7 +146,7 @@ class Blocks:
 
 
 def assembled(steps: Iterable[Step]) -> list[Values]:
-    """Whole blocks from their steps. A call whose arguments are no object is left out: its text is a block of its own."""
+    """Whole blocks from their steps. A call whose arguments are no object is left out: its text is in the text behind it."""
     blocks: list[Values] = []
     arguments: dict[int, str] = {}
     for kind, values in steps:
@@ -157,10 +160,17 @@ def assembled(steps: Iterable[Step]) -> list[Values]:
                 continue
             (name,) = (n for n in delta if n != "type")
             blocks[index][name] += delta[name]
+    whole: list[Values] = []
     for index, block in enumerate(blocks):
         if block["type"] == "tool_use":
             block["input"] = _object(arguments.get(index, ""))
-    return [b for b in blocks if b["type"] != "tool_use" or b["input"] is not None]
+            if block["input"] is None:
+                continue
+        if block["type"] == "text" and whole and whole[-1]["type"] == "text":
+            whole[-1]["text"] += block["text"]
+        else:
+            whole.append(block)
+    return whole
 
 
 def _object(text: str) -> Any:
@@ -180,7 +190,7 @@ def _ending(finish: str, matched: str | None) -> Values:
     return {"stop_reason": reason, "stop_sequence": matched if reason == "stop_sequence" else None}
 
 
-def _usage(usage: Usage | None, prompt: int) -> Values:
+def _usage(usage: Usage | None, prompt: int, thought: int = 0) -> Values:
     """`input_tokens` are those computed: what came from the cache is counted apart."""
     cached = usage.cached if usage else 0
     return {
@@ -188,4 +198,5 @@ def _usage(usage: Usage | None, prompt: int) -> Values:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
         "output_tokens": usage.output if usage else 0,
+        "output_tokens_details": {"thinking_tokens": thought},
     }

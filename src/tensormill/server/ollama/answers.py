@@ -11,7 +11,7 @@ from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body, unless_gone
 from tensormill.server.ollama import asking
 from tensormill.server.ollama.fields import AnswerRequest, ChatRequest, GenerateRequest
-from tensormill.server.ollama.writing import ChatWriter, GenerateWriter, now
+from tensormill.server.ollama.writing import LINES, ChatWriter, GenerateWriter, now
 from tensormill.server.request import Ask, Values
 from tensormill.server.server import MakeWriter, Server
 
@@ -52,6 +52,6 @@ async def _load(server: Server, request: Request, got: AnswerRequest, said: Valu
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/chat", chat, "Answer a conversation", ChatRequest, streams=True),
-    Endpoint("POST", "/api/generate", generate, "Continue a prompt", GenerateRequest, streams=True),
+    Endpoint("POST", "/api/chat", chat, "Answer a conversation", ChatRequest, streams=True, media=LINES),
+    Endpoint("POST", "/api/generate", generate, "Continue a prompt", GenerateRequest, streams=True, media=LINES),
 )

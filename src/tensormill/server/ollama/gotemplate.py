@@ -44,7 +44,7 @@ def rendered(template: str, values: Mapping[str, str]) -> str:
             out.append(text)
         if action == ".Response" and shows:
             break
-        if action:
+        if action is not None:
             made = _act(action, levels, values, shows)
             out.append(made if shows else "")
     else:
@@ -53,18 +53,18 @@ def rendered(template: str, values: Mapping[str, str]) -> str:
     return "".join(out)
 
 
-def _pieces(template: str) -> Iterator[tuple[str, str]]:
-    """Text and the action behind it, white space trimmed where `{{-` and `-}}` say so."""
+def _pieces(template: str) -> Iterator[tuple[str, str | None]]:
+    """Text and the action behind it (None for a comment, and at the end), white space trimmed where `{{-` and `-}}` say so."""
     at, trim = 0, False
     for found in _ACTION.finditer(template):
         text = template[at : found.start()]
         text = text.lstrip() if trim else text
-        yield text.rstrip() if found[1] else text, "" if found[2].startswith("/*") else found[2]
+        yield text.rstrip() if found[1] else text, None if found[2].startswith("/*") else found[2]
         at, trim = found.end(), bool(found[3])
     rest = template[at:]
     if "{{" in rest:
         raise _bad("an action that does not end")
-    yield rest.lstrip() if trim else rest, ""
+    yield rest.lstrip() if trim else rest, None
 
 
 def _act(action: str, levels: list[_If], values: Mapping[str, str], shows: bool) -> str:
@@ -99,7 +99,7 @@ def _else(rest: str, levels: list[_If], values: Mapping[str, str]) -> None:
 def _value(text: str, values: Mapping[str, str]) -> str:
     words = _WORD.findall(text)
     made = _call(words, values, 0)
-    if words:
+    if words or _WORD.sub("", text).strip():
         raise _bad(text)
     return made
 

@@ -19,7 +19,7 @@ from tensormill.server.answering import threads
 from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body
 from tensormill.server.ollama import asking
-from tensormill.server.ollama.fields import NameRequest
+from tensormill.server.ollama.fields import NameRequest, Options
 from tensormill.server.ollama.writing import stamp
 from tensormill.server.request import Values
 from tensormill.server.served import ServedModel
@@ -96,7 +96,12 @@ def _rounded(n: int) -> str:
 
 
 def _quantization(model: ServedModel) -> str:
-    """The type that most of the weights have."""
+    """The mixture that the file says it is, else the type that most of its weights have."""
+    from gguf import LlamaFileType
+
+    said = model.metadata.get("general.file_type")
+    if isinstance(said, int) and said in LlamaFileType._value2member_map_:
+        return str(LlamaFileType(said).name).removeprefix("MOSTLY_").removeprefix("ALL_")
     count: Counter[str] = Counter()
     for tensor in model.file.tensors.values():
         count[tensor.type.name] += tensor.nbytes
@@ -125,8 +130,9 @@ def _show(model: ServedModel, verbose: bool) -> Values:
 
 
 def _parameter_lines(sampling: SamplingConfig) -> list[str]:
-    stated = dataclasses.asdict(sampling).items()
-    return [f"{_OPTIONS.get(k, k):<30} {v}" for k, v in stated if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    values = {_OPTIONS.get(name, name): value for name, value in dataclasses.asdict(sampling).items()}
+    names = [f for f in Options.__struct_fields__ if isinstance(values.get(f), (int, float))]
+    return [f"{name:<30} {values[name]}" for name in names]
 
 
 def _info(model: ServedModel, verbose: bool) -> Values:

@@ -9,7 +9,7 @@ from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body
 from tensormill.server.ollama import asking
 from tensormill.server.ollama.fields import NameRequest
-from tensormill.server.ollama.writing import line
+from tensormill.server.ollama.writing import LINES, line
 from tensormill.server.problem import Problem
 from tensormill.server.server import Server
 
@@ -28,7 +28,7 @@ async def pull(server: Server, request: Request) -> Response:
             param="model",
         ) from None
     done = {"status": "success"}
-    return Json(done) if got.stream is False else Response(line(done), media_type="application/x-ndjson")
+    return Json(done) if got.stream is False else Response(line(done), media_type=LINES)
 
 
 async def delete(server: Server, request: Request) -> Response:

@@ -16,6 +16,7 @@ from tensormill.server.request import Ask, Bit, Choice, Prompt, Values, spent
 from tensormill.server.served import ServedModel
 from tensormill.tokenizer import Tokenizer
 
+LINES = "application/x-ndjson"
 _REASONS = {"tool_calls": "stop"}
 
 
@@ -42,7 +43,7 @@ def stamp(seconds: float) -> str:
 class _Writer:
     """What chat and generate have in common; `_said` puts text, thoughts and calls where each has them."""
 
-    media = "application/x-ndjson"
+    media = LINES
 
     def __init__(self, model: ServedModel, ask: Ask, prompts: list[Prompt], name: str) -> None:
         self._model = model

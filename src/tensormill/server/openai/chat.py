@@ -172,10 +172,12 @@ class ChatWriter:
         self._include_usage = include_usage
         self._head = {"id": f"chatcmpl-{ask.id}", "created": int(time.time()), "model": model.name}
         self._usages: dict[int, Usage] = {}
+        self._thought = 0
 
     def whole(self, choices: list[Choice]) -> Values:
         """A `chat.completion`."""
-        total = spent({c.index: c.usage for c in choices if c.usage}, self._ask.n)
+        usages = {c.index: c.usage for c in choices if c.usage}
+        total = spent(usages, self._ask.n, sum(c.thought for c in choices))
         return {
             **self._head,
             "object": "chat.completion",
@@ -204,6 +206,7 @@ class ChatWriter:
 
     def bit(self, bit: Bit) -> Iterable[bytes]:
         """A chunk an event; log-probabilities go with the first."""
+        self._thought += bit.thought
         logprobs = None
         if bit.chances:
             logprobs = {"content": fields.logprobs(self._model.tokenizer, bit.chances)}
@@ -226,7 +229,7 @@ class ChatWriter:
     def end(self) -> Iterable[bytes]:
         """Usage, if wanted, and the end mark."""
         if self._include_usage:
-            total = spent(self._usages, self._ask.n)
+            total = spent(self._usages, self._ask.n, self._thought)
             more = {"choices": [], "usage": fields.usage(total), "timings": fields.timings(total)}
             yield sse({**self._head, "object": "chat.completion.chunk", **more})
         yield b"data: [DONE]\n\n"

@@ -34,7 +34,7 @@ class ResponseWriter:
         self._events: list[Event] = []
         self._usage: Usage | None = None
         self._finish = "stop"
-        self._number = 0
+        self._number = self._thought = 0
         self._response: Values = {**_echo(got), "id": f"resp_{ask.id}", "model": model.name, "created_at": int(time.time())}
 
     def whole(self, choices: list[Choice]) -> Values:
@@ -44,7 +44,7 @@ class ResponseWriter:
         for event in choice.events:
             for _ in self._items.event(event, logprobs):
                 logprobs = []
-        self._events, self._usage, self._finish = choice.events, choice.usage, choice.finish
+        self._events, self._usage, self._finish, self._thought = choice.events, choice.usage, choice.finish, choice.thought
         for _ in self._items.close():
             pass
         return self._completed()
@@ -62,6 +62,7 @@ class ResponseWriter:
                 yield self._told(name, values)
                 logprobs = []
         self._events += bit.events
+        self._thought += bit.thought
         if bit.finish:
             self._usage, self._finish = bit.usage, bit.finish
 
@@ -88,7 +89,7 @@ class ResponseWriter:
         cut = self._finish == "length"
         shown = self._shown("incomplete" if cut else "completed")
         shown["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
-        shown["usage"] = _usage(self._usage)
+        shown["usage"] = _usage(self._usage, self._thought)
         self._keep(shown, [*(self._ask.messages or []), _message(self._events)])
         return shown
 
@@ -106,8 +107,8 @@ def _message(events: list[Event]) -> Values:
     return message
 
 
-def _usage(usage: Usage | None) -> Values:
-    total = spent({0: usage} if usage else {})
+def _usage(usage: Usage | None, thought: int) -> Values:
+    total = spent({0: usage} if usage else {}, 1, thought)
     return {
         "input_tokens": total.prompt,
         "input_tokens_details": {"cached_tokens": total.cached},

@@ -1,0 +1,118 @@
+"""Tools and reasoning over OpenAI's API, with a model that says what a script says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from server.live import Live
+
+TOOL = {
+    "name": "get_weather",
+    "description": "The weather of a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+TOOLS = [{"type": "function", "function": TOOL}]
+QUESTION = {"role": "user", "content": "How is the weather in Paris?"}
+THINK = {"chat_template_kwargs": {"enable_thinking": True}}
+
+
+@pytest.fixture(scope="session")
+def actor(scripted: Live) -> openai.OpenAI:
+    return openai.OpenAI(base_url=scripted.url + "/v1", api_key="none", max_retries=0, timeout=60)
+
+
+def chat(actor: openai.OpenAI, messages: list[Any], **more: Any) -> Any:
+    return actor.chat.completions.create(model="actor", messages=messages, temperature=0, **more)
+
+
+def test_a_tool_is_called_and_its_result_answered(actor: openai.OpenAI) -> None:
+    first = chat(actor, [QUESTION], tools=TOOLS).choices[0]
+    assert first.finish_reason == "tool_calls"
+    assert first.message.content == "I look."
+    (call,) = first.message.tool_calls
+    assert call.function.name == "get_weather"
+    assert json.loads(call.function.arguments) == {"city": "Paris"}
+    result = {"role": "tool", "tool_call_id": call.id, "content": "18 degrees"}
+    second = chat(actor, [QUESTION, first.message.model_dump(exclude_none=True), result], tools=TOOLS).choices[0]
+    assert second.message.content == "It is 18 degrees in Paris!"
+    assert second.finish_reason == "stop"
+    assert second.message.tool_calls is None
+
+
+def test_arguments_stream_as_they_come(actor: openai.OpenAI) -> None:
+    deltas = [c.choices[0] for c in chat(actor, [QUESTION], tools=TOOLS, stream=True)]
+    calls = [d.delta.tool_calls[0] for d in deltas if d.delta.tool_calls]
+    assert calls[0].function.name == "get_weather"
+    assert calls[0].id
+    assert len(calls) > 2
+    assert json.loads("".join(c.function.arguments for c in calls)) == {"city": "Paris"}
+    assert "".join(d.delta.content or "" for d in deltas) == "I look."
+    assert deltas[-1].finish_reason == "tool_calls"
+
+
+def test_two_calls_or_only_one(actor: openai.OpenAI) -> None:
+    both = [{"role": "user", "content": "both"}]
+    calls = chat(actor, both, tools=TOOLS).choices[0].message.tool_calls
+    assert [json.loads(c.function.arguments)["city"] for c in calls] == ["Oslo", "Rome"]
+    assert len({c.id for c in calls}) == 2
+    assert len(chat(actor, both, tools=TOOLS, parallel_tool_calls=False, max_tokens=60).choices[0].message.tool_calls) == 1
+
+
+def test_a_call_can_be_required_or_forbidden(actor: openai.OpenAI) -> None:
+    none_at_all = {"type": "object", "properties": {}, "additionalProperties": False}
+    other = {"type": "function", "function": {"name": "other", "parameters": none_at_all}}
+    named = {"type": "function", "function": {"name": "other"}}
+    forced = chat(actor, [QUESTION], tools=[*TOOLS, other], tool_choice=named, max_tokens=300).choices[0].message
+    assert forced.tool_calls[-1].function.name == "other"  # off its script it thinks first, of all kinds of calls
+    assert json.loads(forced.tool_calls[-1].function.arguments) == {}
+    required = chat(actor, [QUESTION], tools=TOOLS, tool_choice="required", max_tokens=100).choices[0].message
+    assert required.tool_calls[0].function.name == "get_weather"
+    none = chat(actor, [QUESTION], tools=TOOLS, tool_choice="none").choices[0].message
+    assert none.tool_calls is None
+    assert none.content == "Hello there, my friend…!"
+    with pytest.raises(openai.BadRequestError, match="nothing"):
+        chat(actor, [QUESTION], tools=TOOLS, tool_choice={"type": "function", "function": {"name": "nothing"}})
+
+
+def test_reasoning_is_told_apart_and_counted(actor: openai.OpenAI) -> None:
+    whole = chat(actor, [QUESTION], extra_body=THINK)
+    assert whole.choices[0].message.reasoning_content == "The user greets me."
+    assert whole.choices[0].message.content == "Good day!"
+    assert whole.usage.completion_tokens_details.reasoning_tokens > 0
+    chunks = list(chat(actor, [QUESTION], extra_body=THINK, stream=True))
+    thought = "".join(getattr(c.choices[0].delta, "reasoning_content", None) or "" for c in chunks)
+    assert thought == "The user greets me."
+
+
+def test_responses_have_items_for_reasoning_and_calls(actor: openai.OpenAI) -> None:
+    tool = {"type": "function", **TOOL, "strict": False}
+    made = actor.responses.create(model="actor", input="How is the weather?", tools=[tool], temperature=0)
+    assert [o.type for o in made.output] == ["message", "function_call"]
+    call = made.output[1]
+    assert json.loads(call.arguments) == {"city": "Paris"}
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "18"}
+    again = actor.responses.create(
+        model="actor", input=[output], previous_response_id=made.id, tools=[tool], temperature=0
+    )  # fmt: skip
+    assert again.output_text == "It is 18 degrees in Paris!"
+    by_items = [{"role": "user", "content": "How is the weather?"}, *(o.model_dump() for o in made.output), output]
+    assert actor.responses.create(model="actor", input=by_items, tools=[tool], temperature=0).output_text == again.output_text
+    events = list(actor.responses.create(model="actor", input="x", stream=True, extra_body=THINK, temperature=0))
+    assert "response.reasoning_text.delta" in {e.type for e in events}
+    assert [o.type for o in events[-1].response.output] == ["reasoning", "message"]
+    assert events[-1].response.output_text == "Good day!"
+
+
+def test_thirty_thousand_characters_of_tools(actor: openai.OpenAI) -> None:
+    tools = [
+        {"type": "function", "function": {**TOOL, "name": f"tool_{i}", "description": "word " * 100}} for i in range(60)
+    ]  # fmt: skip
+    assert len(json.dumps(tools)) > 30_000
+    made = chat(actor, [{"role": "user", "content": "x"}], tools=[*TOOLS], tool_choice="auto")
+    assert made.choices[0].message.tool_calls
+    with pytest.raises(openai.BadRequestError, match="context"):
+        chat(actor, [QUESTION], tools=tools)
