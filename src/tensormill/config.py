@@ -37,6 +37,10 @@ class EngineConfig:
     """Tokens that the caches hold, of all conversations together; 0: as many as --kv-memory allows, up to --ctx for each."""
     kv_memory: str | None = None
     """Most bytes for keys, values and states, such as 4G or 512M; by default three quarters of what the weights leave free."""
+    kv_disk: str | None = None
+    """Folder that keeps keys and values of earlier prompts, for later runs too; without it they live in memory alone."""
+    kv_disk_size: str = "8G"
+    """Most bytes of that folder; what was not used for longest is given up first."""
     drafts: int = 0
     """Most tokens guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the answer."""
     draft_model: str | None = None
@@ -49,6 +53,7 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.kv_memory is not None:
             bytes_of(self.kv_memory, "kv-memory")
+        bytes_of(self.kv_disk_size, "kv-disk-size")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,10 @@ class Engine:
         self.executable: Executable = backend.compile(
             self.program, weights, self.limits, threads=config.threads, progress=progress
         )  # fmt: skip
+        if config.kv_disk is not None:
+            from tensormill.engine.disk import disk_tier
+
+            self.cache.attach(disk_tier(self, config.kv_disk))
 
     def _sizes(self) -> Sizes:
         config, given = self.config, self.config.kv_memory
@@ -146,7 +150,8 @@ class Engine:
             raise RequestError(f"token {bad} is not in the vocabulary of {self.n_vocab}")
 
     def close(self) -> None:
-        """Give back the file."""
+        """Give back the file, having written to disk what is kept there."""
+        self.cache.flush()
         self.file.close()
 
     def __enter__(self) -> Engine:

@@ -47,6 +47,12 @@ class Executable(Protocol):
     def copy_page(self, lifetime: int, source: int, target: int) -> None:
         """Copy a page of every cache of that lifetime."""
 
+    def read_page(self, lifetime: int, page: int) -> bytes:
+        """The bytes of a page of every cache of that lifetime, in this backend's own layout."""
+
+    def write_page(self, lifetime: int, page: int, data: bytes) -> None:
+        """Put the bytes of a page back; ValueError if they are not as many as a page has."""
+
     def snapshot(self, slot: int) -> dict[str, npt.NDArray[np.float32]]:
         """What a slot holds, by cache name."""
 

@@ -5,6 +5,7 @@ One table for all backends; the numbers of a block type are those of `tensormill
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -54,3 +55,14 @@ def rounded(x: npt.NDArray[Any], kv_type: KVType) -> npt.NDArray[np.float32]:
     kept = decode(kind, encode(kind, finite))
     kept[lost] = np.nan
     return kept.reshape(values.shape)
+
+
+def put_page(parts: Sequence[npt.NDArray[Any]], data: bytes) -> None:
+    """Fill the arrays that are a page, one after another, with its bytes; ValueError if there are more or fewer."""
+    size = sum(part.nbytes for part in parts)
+    if len(data) != size:
+        raise ValueError(f"a page has {size} bytes, not {len(data)}")
+    at = 0
+    for part in parts:
+        part[...] = np.frombuffer(data, part.dtype, part.size, at).reshape(part.shape)
+        at += part.nbytes
