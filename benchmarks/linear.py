@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tensormill.backends.cpu import _native as native
 from tensormill.backends.cpu.codebooks import give_codebook
+from tensormill.backends.cpu.native import native as load_native
 from tensormill.gguf import GGMLType
+
+native = load_native()
 
 TYPES = [  # those of most files first
     "Q8_0", "Q4_K", "Q4_1", "Q6_K", "Q5_0", "Q4_0", "Q5_1", "Q5_K",

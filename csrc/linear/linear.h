@@ -38,7 +38,7 @@ struct Matrix {          // packed weights of one [rows, columns] matrix (one ex
 struct Activations {
   const float* values;
   const int8_t* codes;   // -127..127
-  const float* scales;   // one for each 32 inputs: max |x| / 127
+  const float* scales;   // one for each 32 inputs, near max |x| / 127
   const int16_t* sums;   // of the codes of each 16 inputs
   int64_t stride;        // inputs from row to row; a multiple of 32 where codes are used
 };

@@ -80,6 +80,12 @@ TM_INLINE int32_t largest(Ints a) {
   h = _mm_max_epi32(h, _mm_shuffle_epi32(h, 0xB1));
   return _mm_cvtsi128_si32(h);
 }
+TM_INLINE float total(Floats a) {  // lanes i + i+8, then + 4, + 2, + 1: one tree in every set
+  const __m256 h = _mm256_add_ps(a.v[0], a.v[1]);
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
 TM_INLINE int32_t total(Ints a) {
   __m256i m = _mm256_add_epi32(a.v[0], a.v[1]);
   __m128i h = _mm_add_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));

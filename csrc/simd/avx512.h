@@ -61,6 +61,12 @@ TM_INLINE Ints bits(Floats a) { return {_mm512_castps_si512(a.v)}; }
 TM_INLINE Floats from_bits(Ints a) { return {_mm512_castsi512_ps(a.v)}; }
 TM_INLINE Ints round_even(Floats a) { return {_mm512_cvtps_epi32(a.v)}; }
 TM_INLINE int32_t largest(Ints a) { return _mm512_reduce_max_epi32(a.v); }
+TM_INLINE float total(Floats a) {  // lanes i + i+8, then + 4, + 2, + 1: one tree in every set
+  const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
 TM_INLINE int32_t total(Ints a) { return _mm512_reduce_add_epi32(a.v); }
 TM_INLINE void store_s8(int8_t* p, Ints a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v));

@@ -75,6 +75,10 @@ TM_INLINE Ints round_even(Floats a) { TM_EACH(Ints, vcvtnq_s32_f32(a.v[i])); }
 TM_INLINE int32_t largest(Ints a) {
   return vmaxvq_s32(vmaxq_s32(vmaxq_s32(a.v[0], a.v[1]), vmaxq_s32(a.v[2], a.v[3])));
 }
+TM_INLINE float total(Floats a) {  // lanes i + i+8, then + 4, + 2, + 1: one tree in every set
+  const float32x4_t s = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
+  return vget_lane_f32(vpadd_f32(vadd_f32(vget_low_f32(s), vget_high_f32(s)), vget_low_f32(s)), 0);
+}
 TM_INLINE int32_t total(Ints a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
 }

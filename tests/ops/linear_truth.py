@@ -35,8 +35,15 @@ def quantise(x: F32) -> tuple[np.ndarray, F32, np.ndarray]:
     largest = np.abs(groups).max(-1)
     with np.errstate(divide="ignore"):
         inverse = np.where(largest < 1e-30, np.float32(0), np.float32(127) / largest).astype(np.float32)
-    codes = np.rint(groups * inverse[..., None]).astype(np.int8).reshape(x.shape)
-    scales = np.where(largest < 1e-30, np.float32(0), largest / np.float32(127)).astype(np.float32)
+    u = groups * inverse[..., None]
+    q = np.rint(u)
+    lanes = fma(u[..., 16:], q[..., 16:], u[..., :16] * q[..., :16])
+    for n in (8, 4, 2, 1):
+        lanes = lanes[..., :n] + lanes[..., n:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fitted = largest / np.float32(127) * (lanes[..., 0] / (q * q).sum(-1, dtype=np.float32))
+    scales = np.where(largest < 1e-30, np.float32(0), fitted).astype(np.float32)
+    codes = q.astype(np.int8).reshape(x.shape)
     return codes, scales, codes.reshape(len(x), -1, 16).astype(np.int16).sum(-1, dtype=np.int16)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import pytest
 
 from models.tiny import Tiny
 from tensormill.gguf import GGUFWriter
@@ -88,6 +89,8 @@ class Live:
 
     def engine_pid(self) -> int:
         """The engine process."""
+        if not Path("/proc/self/task").exists():
+            pytest.skip("needs /proc")
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         found = [int(c) for c in children if "tensormill.server.worker" in Path(f"/proc/{c}/cmdline").read_text()]
         assert len(found) == 1, found

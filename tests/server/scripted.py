@@ -22,10 +22,11 @@ SCRIPT = (
     ("<|go:say|>", "Hello", " there,", " my friend", "…!", END),
     ("<|go:think|>", "<think>\n", "The user", " greets me.", "\n</think>\n\n", "Good day!", END),
     ("<|go:call|>", "I look.\n", _CALL, '"Par', 'is"}}\n</tool_call>', END),
-    ("<|go:two|>", _CALL + '"Oslo"}}\n</tool_call>\n' + _CALL, '"Rome"}}\n</tool_call>', END),
+    ("<|go:two|>", _CALL + '"Oslo"}}\n</tool_call>', "\n" + _CALL + '"Rome"}}\n</tool_call>', END),
     ("<|go:answer|>", "It is ", "18 degrees", " in Paris!", END),
     ("<|go:quiet|>", "No tools", " today.", END),
 )
+HABITS = (("t", "o"),)  # where "<t" is all that a grammar lets through: <tool_call>, not <think>
 TEMPLATE = """\
 {%- for m in messages %}<|im_start|>{{ m.role }}
 {% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}
@@ -78,7 +79,7 @@ def write_scripted(path: Path) -> Path:
 def _successors(tokens: list[str], embedding: np.ndarray) -> np.ndarray:
     """The output matrix under which a word's successor in the script is by far the likeliest token."""
     out = np.zeros_like(embedding)
-    for line in SCRIPT:
+    for line in (*SCRIPT, *HABITS):
         for word, after in pairwise(line):
             row = embedding[tokens.index(word)]
             out[tokens.index(after)] += 8 * row / np.linalg.norm(row)

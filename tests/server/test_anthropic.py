@@ -210,6 +210,7 @@ REFUSED = [
     ({"temperature": "hot"}, "temperature"),
     ({"top_p": 7}, "top-p"),
     ({"output_config": {"format": {"type": "xml"}}}, "'xml'"),
+    ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "tool"}}}}, "'type'"),
     ({"output_config": {"effort": "heroic"}}, "'heroic'"),
     ({"messages": [{"role": "user", "content": "x" * 2000}]}, str(CONTEXT)),
 ]

@@ -239,6 +239,8 @@ REFUSED = [
     ("/api/chat", {"options": {"mirostat": 2}}, 400, "mirostat"),
     ("/api/chat", {"options": {"top_p": 7}}, 400, "top-p"),
     ("/api/chat", {"format": "xml"}, 400, "format"),
+    ("/api/chat", {"format": {"type": "object", "properties": {"a": {"$ref": "#/nope"}}}}, 400, "#/properties/a"),
+    ("/api/generate", {"prompt": "x", "format": {"type": "tool"}}, 400, "'type'"),
     ("/api/chat", {"think": "hard"}, 400, "think"),
     ("/api/chat", {"keep_alive": "soon"}, 400, "keep_alive"),
     ("/api/chat", {"logprobs": True, "top_logprobs": 99}, 400, "top_logprobs"),
@@ -261,11 +263,12 @@ def test_refusals(scripted: Live, path: str, change: dict[str, Any], status: int
 def test_models_neither_come_nor_go(llama: ollama.Client, scripted_file: Path) -> None:
     with pytest.raises(ollama.ResponseError, match="cannot download") as absent:
         llama.pull("another-model")
-    assert absent.value.status_code == 501
+    assert absent.value.status_code == 404
     assert llama.pull("actor").status == "success"
     assert [p.status for p in llama.pull("actor", stream=True)] == ["success"]
-    with pytest.raises(ollama.ResponseError, match="does not delete"):
+    with pytest.raises(ollama.ResponseError, match="does not delete") as kept:
         llama.delete("scripted")
+    assert kept.value.status_code == 403
     with pytest.raises(ollama.ResponseError) as missing:
         llama.delete("another-model")
     assert missing.value.status_code == 404 and scripted_file.exists()

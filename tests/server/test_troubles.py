@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -243,6 +244,29 @@ def test_web_pages_may_call_only_where_that_was_asked_for(live: Live, model: Pat
     with serving(model, flags=("--cors",)) as open_:
         assert httpx.options(open_.url + "/v1/completions", headers=asking).headers["access-control-allow-origin"] == "*"
         assert httpx.get(open_.url + "/v1/models").headers["access-control-allow-origin"] == "*"
+
+
+def test_web_pages_of_other_sites_cannot_use_a_local_server(live: Live) -> None:
+    body = {"prompt": "x", "max_tokens": 1}
+    for headers in ({"origin": "https://example.org"}, {"host": "rebound.example.org"}, {"origin": "null"}):
+        answer = httpx.post(live.url + "/v1/completions", json=body, headers=headers)
+        assert answer.status_code == 403, headers
+        assert answer.json()["error"]["message"]
+    for headers in ({"origin": "http://localhost:3000"}, {"host": "localhost:8080"}, {"host": "[::1]"}):
+        assert httpx.post(live.url + "/v1/completions", json=body, headers=headers).status_code == 200, headers
+
+
+def test_https(model: Path, tmp_path: Path) -> None:
+    if not shutil.which("openssl"):
+        pytest.skip("needs openssl")
+    made = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *made], check=True, capture_output=True)
+    flags = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"))
+    with serving(model, flags=flags) as live:
+        assert live.url.startswith("https://")
+        body = {"prompt": "x", "max_tokens": 2, "ignore_eos": True}
+        answer = httpx.post(live.url + "/v1/completions", json=body, verify=False)
+        assert answer.json()["usage"]["completion_tokens"] == 2
 
 
 def serve_fails(*words: str) -> str:

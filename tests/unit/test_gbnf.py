@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from engine.bpe_engine import tokenizer
 from tensormill.errors import RequestError
 from tensormill.sampling.gbnf import to_lark
+from tensormill.sampling.gbnf_parse import Node, parse
 from tensormill.sampling.grammar import Grammars
 
 RECURSIVE = '\nnest ::= "(" nest? ")"\n'
@@ -85,6 +90,59 @@ def test_tokens(grammars: Grammars) -> None:
     token = tokenizer().id_of("<|python_tag|>")
     assert matches(grammars, f'root ::= "a" <[{token}]> [bc]', "a<|python_tag|>b")
     assert not matches(grammars, f'root ::= "a" <[{token}]> [bc]', "ab")
+
+
+def ends(rules: dict[str, Node], node: Node, text: str, at: int) -> set[int]:
+    """What a grammar means, slowly: where a match of `node` that begins at `at` may end. No left recursion."""
+    if node.kind == "rule":
+        return ends(rules, rules[node.text], text, at)
+    if node.kind == "text":
+        return {at + len(node.text)} if text.startswith(node.text, at) else set()
+    if node.kind == "chars":
+        inside = at < len(text) and any(low <= ord(text[at]) <= high for low, high in node.ranges)
+        return {at + 1} if inside else set()
+    if node.kind == "choice":
+        return {end for part in node.parts for end in ends(rules, part, text, at)}
+    if node.kind == "sequence":
+        found = {at}
+        for part in node.parts:
+            found = {end for start in found for end in ends(rules, part, text, start)}
+        return found
+    found, reached, count = {at} if node.least == 0 else set(), {at}, 0
+    while reached and count != node.most and count <= len(text) + node.least:
+        reached = {end for start in reached for end in ends(rules, node.parts[0], text, start)}
+        count += 1
+        found |= reached if count >= node.least else set()
+    return found
+
+
+@st.composite
+def bodies(draw: st.DrawFn, depth: int = 2) -> str:
+    """A random right-hand side over a, b and two other rules."""
+    if depth == 0:
+        return draw(st.sampled_from(['"a"', '"ab"', '"ba"', "[ab]", "[^a]", "one", "two", '"aa"']))
+    parts = draw(st.lists(bodies(depth - 1), min_size=1, max_size=3))
+    joined = draw(st.sampled_from([" ", " | "])).join(parts)
+    return f"({joined})" + draw(st.sampled_from(["", "", "?", "*", "+", "{2}", "{1,2}"]))
+
+
+TEXTS = ["".join(t) for n in range(6) for t in itertools.product("ab", repeat=n)]
+
+
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(bodies(), bodies(1), bodies(1))
+def test_random_recursive_grammars_lose_and_gain_nothing(grammars: Grammars, root: str, one: str, two: str) -> None:
+    one, two = (body.replace("one", '"b"').replace("two", '"bb"') for body in (one, two))
+    grammar = f'root ::= {root} tail\ntail ::= | "a" tail "b"\none ::= {one}\ntwo ::= {two} one'
+    rules = parse(grammar)
+    expected = [t for t in TEXTS if len(t) in ends(rules, rules["root"], t, 0)]
+    assert [t for t in TEXTS if matches(grammars, grammar, t)] == expected, to_lark(grammar)
+
+
+def test_json_is_cut_into_lexemes() -> None:
+    """Strings and numbers are lexemes: masks for them cost a hundredth of what single characters cost."""
+    lark = to_lark(JSON)
+    assert lark.count("T_4") > 2 and "r_4" not in lark and '"true"' in lark
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,17 @@ async def live(server: Server, request: Request) -> Response:
 
 async def ready(server: Server, request: Request) -> Response:
     """A model is loaded and takes requests; 503 while that is not so."""
-    models = {m.name: m.engine.loaded for m in server.registry.models.values()}
-    fine = any(models.values())
+    models = {m.name: _state(m) for m in server.registry.models.values()}
+    fine = "ok" in models.values()
     return Json({"status": "ok" if fine else "loading", "models": models}, status_code=200 if fine else 503)
+
+
+def _state(model: ServedModel) -> str:
+    """ok, unloaded, or how much of it is loaded."""
+    progress = model.engine.progress
+    if model.engine.loaded:
+        return "ok"
+    return f"loading {progress.done / max(progress.total, 1):.0%}" if model.engine.active else "unloaded"
 
 
 async def metrics(server: Server, request: Request) -> Response:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from tensormill.errors import TensorMillError
 from tensormill.server import about, anthropic, ollama, openai
-from tensormill.server.door import Door
+from tensormill.server.door import Door, is_local
 from tensormill.server.endpoint import Dialect, Endpoint, Shape
 from tensormill.server.exchange import Gone, Json
 from tensormill.server.keys import Keys
@@ -40,7 +40,7 @@ def application(server: Server, keys: Keys) -> ASGIApp:
 
     routes = [_route(server, dialect.shape, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_route, Exception: _bug})
-    return Door(app, keys, cors=server.config.cors, shape_of=shape_of)
+    return Door(app, keys, cors=server.config.cors, local=is_local(server.config.host), shape_of=shape_of)
 
 
 def shape_of(path: str) -> Shape:

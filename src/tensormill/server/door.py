@@ -1,11 +1,13 @@
-"""What every exchange passes: a request id, the API key, cross-origin headers, and a line in the log (never a prompt)."""
+"""What every exchange passes: a request id, the API key, where it comes from, and a line in the log (never a prompt)."""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import secrets
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,8 +33,9 @@ _CORS = [
 class Door:
     """Wraps the application; `shape_of` gives the shape of errors for a path."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, *, cors: bool, shape_of: Callable[[str], Shape]) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, *, cors: bool, local: bool, shape_of: Callable[[str], Shape]) -> None:
         self._app = app
+        self._local = local and not keys and not cors
         self._keys = keys
         self._cors = cors
         self._shape_of = shape_of
@@ -66,6 +69,9 @@ class Door:
             await send({"type": "http.response.body", "body": b""})
             return
         path: str = scope["path"]
+        if self._local and (problem := _foreign(Headers(scope=scope))):
+            await Json(self._shape_of(path)(problem), status_code=problem.status)(scope, receive, send)
+            return
         if self._keys and path != _OPEN and not path.startswith(_OPEN + "/"):
             owner = self._keys.owner(_given(Headers(scope=scope)))
             if owner is None:
@@ -75,6 +81,27 @@ class Door:
                 return
             scope["caller"] = owner
         await self._app(scope, receive, send)
+
+
+def _foreign(headers: Headers) -> Problem | None:
+    """Why a local server without keys does not answer: another site's page asks, perhaps by a name that it made point here."""
+    host = urlsplit("//" + headers.get("host", "")).hostname or ""
+    origin = urlsplit(headers.get("origin", "")).hostname
+    if not is_local(host):
+        return Problem(f"this server answers to local names only, not to {host!r}; use an API key", kind="forbidden")
+    if "origin" in headers and not is_local(origin or ""):
+        return Problem("web pages of other sites may not call this server; --cors lets them", kind="forbidden")
+    return None
+
+
+def is_local(host: str) -> bool:
+    """Whether a name or address is this machine's own, whatever a name server says."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _given(headers: Headers) -> str:

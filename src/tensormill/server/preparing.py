@@ -6,11 +6,15 @@ What cannot be served is refused here, in words for the sender, before an engine
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 from typing import Any
+
+from llguidance import LLMatcher
 
 from tensormill.chat.constrain import Wanted, constrain
 from tensormill.engine.messages import Grammar
 from tensormill.errors import RequestError, TemplateError
+from tensormill.sampling.sources import source
 from tensormill.server.problem import Problem
 from tensormill.server.request import Ask, Prompt
 from tensormill.server.served import ServedModel
@@ -30,6 +34,8 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     except TemplateError as error:
         raise Problem(str(error), param="messages") from error
     prompt.grammar = _grammar(model, ask, prompt.text)
+    if prompt.grammar is not None:
+        _check(prompt.grammar)
     prompt.shows = None if ask.show_special else _shown(model, ask)
     return prompt
 
@@ -51,6 +57,17 @@ def _grammar(model: ServedModel, ask: Ask, text: str) -> Grammar | None:
     except RequestError as error:
         raise Problem(str(error), param="tools") from error
     return Grammar(*made) if made else None
+
+
+@lru_cache(maxsize=256)
+def _check(grammar: Grammar) -> None:
+    """Problem for a grammar that the engine would refuse: once a stream has begun, its status can say no more."""
+    try:
+        fault = LLMatcher.validate_grammar(source(grammar.kind, grammar.text))
+    except RequestError as error:
+        raise Problem(str(error), param="tools" if grammar.kind == "composed" else "response_format") from error
+    if fault:
+        raise Problem(f"the grammar cannot be used: {fault}", param="response_format")
 
 
 def _shown(model: ServedModel, ask: Ask) -> list[int]:

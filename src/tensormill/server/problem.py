@@ -27,6 +27,6 @@ class Problem(TensorMillError):
 
 
 _STATUS = {
-    "invalid": 400, "auth": 401, "missing": 404, "method": 405, "slow": 408, "large": 413, "busy": 429,
-    "engine": 500, "absent": 501, "loading": 503, "timeout": 504,
+    "invalid": 400, "auth": 401, "forbidden": 403, "missing": 404, "method": 405, "slow": 408, "large": 413, "busy": 429,
+    "engine": 500, "loading": 503, "timeout": 504,
 }  # fmt: skip

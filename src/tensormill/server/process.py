@@ -71,12 +71,16 @@ class EngineProcess:
         """Requests under way."""
         return len(self._inboxes)
 
-    async def start(self) -> Ready:
-        """Load the model, or wait until somebody else's call has; EngineError says why it cannot be loaded."""
-        if self._task is None or self._task.done():
+    def launch(self) -> None:
+        """Begin to load the model, unless that was begun."""
+        if not self.active:
             self._trouble = ""
             self._ready.clear()
             self._task = asyncio.create_task(self._supervise(), name=f"engine {self.path.name}")
+
+    async def start(self) -> Ready:
+        """Load the model, or wait until somebody else's call has; EngineError says why it cannot be loaded."""
+        self.launch()
         while self.info is None:
             await self._ready.wait()
             if self._trouble:

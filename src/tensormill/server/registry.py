@@ -79,6 +79,7 @@ class Registry:
             except TensorMillError as error:
                 raise Problem(f"{model.name!r} cannot be loaded: {error}", kind="loading") from error
             await self._make_room(model)
+            model.engine.launch()  # from now on it takes memory
         try:
             await model.engine.start()
         except EngineError as error:

@@ -173,7 +173,10 @@ class Tokenizer:
         if kind != Kind.NORMAL:
             return b""
         if self._byte_level or not self._escaped:
-            return b"".join(bytes((BYTE_OF[c],)) if c in BYTE_OF else c.encode("utf-8", "replace") for c in text)
+            try:
+                return bytes(map(BYTE_OF.__getitem__, text))
+            except KeyError:  # characters that stand for no byte stand for themselves
+                return b"".join(bytes((BYTE_OF[c],)) if c in BYTE_OF else c.encode("utf-8", "replace") for c in text)
         return text.replace(ESCAPED_SPACE, " ").encode("utf-8", "replace")
 
 

@@ -29,14 +29,16 @@ def top_k(x: Array, *, k: int) -> tuple[Array, Array, Array]:
 
 
 def codes(x: Array, block: int = 32) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """int8 codes in −127…127 of x[…,I] and a float32 scale amax/127 a block; round half to even of x·(1/scale).
+    """int8 codes in −127…127 of x[…,I], x·127/amax rounded half to even, and a float32 scale a block.
 
-    A block of zeros has scale 0 and codes 0.
+    The scale is that of the least squared error for these codes, Σ x·q / Σ q². A block of zeros has scale 0 and codes 0.
     """
     blocks = x.astype(np.float32).reshape(*x.shape[:-1], -1, block)
-    scale = np.abs(blocks).max(-1) / np.float32(127)
-    inverse = np.where(scale > 0, np.float32(1) / np.where(scale > 0, scale, 1), 0)
-    return np.rint(blocks * inverse[..., None]).astype(np.int8).reshape(x.shape), scale
+    largest = np.abs(blocks).max(-1, keepdims=True)
+    q = np.rint(blocks * np.where(largest > 0, np.float32(127) / np.where(largest > 0, largest, 1), 0))
+    square = (q * q).sum(-1)
+    scale = np.where(square > 0, (blocks * q).sum(-1) / np.where(square > 0, square, 1), 0).astype(np.float32)
+    return q.astype(np.int8).reshape(x.shape), scale
 
 
 def quantise(x: Array, *, block: int = 32) -> Array:

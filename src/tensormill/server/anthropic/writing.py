@@ -20,8 +20,8 @@ from tensormill.server.served import ServedModel
 
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _TYPES = {
-    "auth": "authentication_error", "missing": "not_found_error", "large": "request_too_large", "busy": "rate_limit_error",
-    "engine": "api_error", "loading": "overloaded_error", "timeout": "timeout_error",
+    "auth": "authentication_error", "forbidden": "permission_error", "missing": "not_found_error", "large": "request_too_large",
+    "busy": "rate_limit_error", "engine": "api_error", "loading": "overloaded_error", "timeout": "timeout_error",
 }  # fmt: skip
 
 

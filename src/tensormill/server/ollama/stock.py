@@ -24,7 +24,7 @@ async def pull(server: Server, request: Request) -> Response:
         raise Problem(
             f"{name!r} is not served here, and this server cannot download models yet: "
             "get its .gguf file and start `tensormill serve FILE`",
-            kind="absent",
+            kind="missing",
             param="model",
         ) from None
     done = {"status": "success"}
@@ -37,7 +37,7 @@ async def delete(server: Server, request: Request) -> Response:
     model = asking.find(server.registry, got.model or got.name)
     raise Problem(
         f"this server does not delete files: {model.path.name} was given on its command line; remove it there",
-        kind="absent",
+        kind="forbidden",
         param="model",
     )
 

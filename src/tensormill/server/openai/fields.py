@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import msgspec
 
-from tensormill.config import SamplingConfig
 from tensormill.engine.messages import Chance, Grammar
 from tensormill.server.problem import Problem
 from tensormill.server.request import Spent, Values
 from tensormill.tokenizer import Tokenizer
 
-_SAMPLING = {f.name for f in dataclasses.fields(SamplingConfig)}
 _TYPES = {"auth": "authentication_error", "busy": "rate_limit_error", "missing": "not_found_error"}
 
 
@@ -24,6 +21,14 @@ class Sampling(msgspec.Struct, kw_only=True):
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    typical_p: float | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    dry_window: int | None = None
+    dry_breakers: list[str] | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
@@ -37,19 +42,18 @@ class Sampling(msgspec.Struct, kw_only=True):
     logit_bias: dict[str, float] | None = None
 
     def sampling(self) -> dict[str, Any]:
-        """What is stated, under the names of SamplingConfig; Problem for what the engine cannot do."""
+        """What is stated, under the names of SamplingConfig; Problem for keys that are no token ids."""
         given = {f: getattr(self, f) for f in Sampling.__struct_fields__ if getattr(self, f) is not None}
         if "repetition_penalty" in given:
             given.setdefault("repeat_penalty", given.pop("repetition_penalty"))
+        if "dry_breakers" in given:
+            given["dry_breakers"] = tuple(given["dry_breakers"])
         if "stop" in given:
             given["stop"] = (given["stop"],) if isinstance(given["stop"], str) else tuple(given["stop"])
         if "logit_bias" in given:
             given["logit_bias"] = _biases(given["logit_bias"])
         if given.get("seed", 0) < 0:
             given["seed"] %= 1 << 64
-        for name in [n for n in given if n not in _SAMPLING]:
-            if given.pop(name):
-                raise Problem(f"{name} is not supported yet", param=name)
         return given
 
 
