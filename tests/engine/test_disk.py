@@ -103,7 +103,10 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("variant, damage", [*(("llama", d) for d in DAMAGE), ("gemma3", "a bit"), ("qwen35", "a folder")])
+DAMAGED = [*(("llama", d) for d in DAMAGE), ("gemma3", "a bit"), ("qwen35", "a folder")]
+
+
+@pytest.mark.parametrize(("variant", "damage"), DAMAGED)
 def test_damaged_files_are_a_miss(models: Path, tmp_path: Path, variant: str, damage: str) -> None:
     request = ask("a", TEXT[:150])
     first, _ = once(models, tmp_path, request, variant)

@@ -34,7 +34,7 @@ class Files:
         self._bad: set[str] = set()  # there, but of no use, and perhaps not to be removed
         self._pause_until = 0.0
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is in it tells of prompts
             self._scan()
         except OSError as why:
             log.warning("the folder for keys and values cannot be used, so none are kept: %s", why)
