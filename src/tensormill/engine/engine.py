@@ -162,6 +162,4 @@ class Engine:
 
 
 def _context(asked: int, trained: int) -> int:
-    if asked < 0:
-        raise RequestError(f"a context of {asked} tokens makes no sense; give --ctx a positive number or 0 for the model's own")
     return asked or min(trained or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
