@@ -145,5 +145,5 @@ class Session:
         self.tokens += part
         engine.cache.commit(holding, self.tokens, len(self.tokens))
         if snapshot:
-            engine.keep_snapshot(holding.node, holding.slot)
+            engine.keep_snapshot(holding)
         return out
