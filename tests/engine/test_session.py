@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_engine(folder: Path, variant: str = "llama", **config: object) -> Engine:
-    return load(folder / variant, **{"backend": "cpu", "threads": 1} | config)
+    return load(folder / variant, **{"backend": "cpu", "threads": 1, "kv_tokens": 256} | config)
 
 
 @pytest.fixture
