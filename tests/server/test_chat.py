@@ -92,6 +92,17 @@ def test_an_answer_in_a_schema(client: openai.OpenAI) -> None:
         assert json.loads(whole.choices[0].message.content)["n"] in (1, 22, 333)
 
 
+def test_a_stop_string_inside_tokens_and_characters(client: openai.OpenAI) -> None:
+    form = {"type": "regex", "grammar": "日本語です"}  # each character is three tokens of this vocabulary
+    ask = {"model": "tiny", "messages": USER, "max_tokens": 30, "extra_body": {"response_format": form}}
+    assert client.chat.completions.create(**ask).choices[0].message.content == "日本語です"
+    for stop, left in (("本語", "日"), ("日", ""), ("です", "日本語"), ("本です", "日本語です")):
+        made = client.chat.completions.create(**ask, stop=[stop]).choices[0]
+        assert (made.message.content, made.finish_reason) == (left, "stop")
+        chunks = list(client.chat.completions.create(**ask, stop=[stop], stream=True))
+        assert text_of(chunks) == left
+
+
 def test_a_schema_that_cannot_be_honoured_is_refused_by_keyword(client: openai.OpenAI) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "array", "uniqueItems": True}}}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}

@@ -36,6 +36,8 @@ def refused(live: Live, body: object, path: str = "/v1/chat/completions", status
         ({"messages": USER, "response_format": {"type": "poem"}}, "response_format"),
         ({"messages": USER, "stop": [""]}, "stop"),
         ({"messages": USER, "seed": 1 << 70}, "seed"),
+        ({"messages": USER, "timeout": -1}, "timeout"),
+        ({"messages": USER, "n": 128}, "n"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
     ],
 )
@@ -71,6 +73,12 @@ def test_unknown_tokens(live: Live) -> None:
     assert refused(live, {"prompt": [1, "a"]}, "/v1/completions")["param"] == "prompt"
     assert refused(live, {"input": ""}, "/v1/embeddings")["param"] == "input"
     assert refused(live, {"tokens": [100000]}, "/detokenize")
+
+
+def test_numbers_that_nothing_can_hold(live: Live) -> None:
+    for body in ({"prompt": [1 << 70]}, {"prompt": "x", "top_k": 1 << 70}, {"prompt": "x", "priority": 1 << 70}):
+        assert refused(live, {"max_tokens": 1, **body}, "/v1/completions")
+    assert refused(live, {"input": [1 << 70]}, "/v1/embeddings")
 
 
 def test_every_answer_has_a_request_id(live: Live) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from server.live import Live
+from server.live import Live, serving
 
 TOOL = {
     "name": "get_weather",
@@ -110,12 +111,18 @@ def test_responses_have_items_for_reasoning_and_calls(actor: openai.OpenAI) -> N
     assert events[-1].response.output_text == "Good day!"
 
 
-def test_thirty_thousand_characters_of_tools(actor: openai.OpenAI) -> None:
+def test_thirty_thousand_characters_of_tools(actor: openai.OpenAI, scripted_file: Path) -> None:
     tools = [
-        {"type": "function", "function": {**TOOL, "name": f"tool_{i}", "description": "word " * 100}} for i in range(60)
+        {"type": "function", "function": {**STRICT[0]["function"], "name": f"tool_{i}", "description": "word " * 100}}
+        for i in range(60)
     ]  # fmt: skip
     assert len(json.dumps(tools)) > 30_000
-    made = chat(actor, [{"role": "user", "content": "x"}], tools=[*TOOLS], tool_choice="auto")
-    assert made.choices[0].message.tool_calls
     with pytest.raises(openai.BadRequestError, match="context"):
         chat(actor, [QUESTION], tools=tools)
+    with serving(scripted_file, flags=("--ctx", "65536", "--alias", "actor")) as roomy:
+        client = openai.OpenAI(base_url=roomy.url + "/v1", api_key="none", max_retries=0, timeout=60)
+        made = chat(client, [QUESTION], tools=[*tools, *STRICT], tool_choice="required", max_tokens=600).choices[0]
+        assert made.finish_reason == "tool_calls"
+        named = {"type": "function", "function": {"name": "tool_59"}}
+        forced = chat(client, [QUESTION], tools=tools, tool_choice=named, max_tokens=600).choices[0].message.tool_calls
+        assert forced[-1].function.name == "tool_59"

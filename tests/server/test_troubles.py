@@ -108,6 +108,26 @@ def test_two_tenants_never_share_a_page(model: Path, tmp_path: Path) -> None:
         assert cached("ann-secret-key", cache_salt="mine") >= 900
 
 
+def test_a_tenant_who_floods_does_not_keep_others_waiting(slow: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("ann ann-secret-key\nbob bob-secret-key\n")
+    flags = ("--api-key-file", str(keys), "--sequences", "2", "--max-queue", "100")
+    with serving(slow, flags=flags, key="ann-secret-key") as live, ThreadPoolExecutor(32) as pool:
+
+        def ask(who: str, number: int) -> float:
+            body = {"prompt": f"{who} {number}", "max_tokens": 40, "ignore_eos": True, "priority": 9 if who == "ann" else 0}
+            key = {"authorization": f"Bearer {who}-secret-key"}
+            answer = httpx.post(live.url + "/v1/completions", json=body, headers=key, timeout=60)
+            assert answer.json()["usage"]["completion_tokens"] == 40
+            return time.monotonic()
+
+        flood = [pool.submit(ask, "ann", i) for i in range(30)]
+        time.sleep(0.2)
+        bob = pool.submit(ask, "bob", 0).result()
+        later = sum(f.result() > bob for f in flood)
+        assert later >= 20  # of 30 that had come before, at most the few that were under way end first
+
+
 def test_every_route_but_health_wants_a_key(model: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("ann ann-secret-key\n")

@@ -63,6 +63,10 @@ class Crank:
             return self._reader.add(request)
         return self.submit(request)
 
+    def check_integrity(self) -> None:
+        """The books of scheduler and cache agree (for tests, between turns)."""
+        self.scheduler.check_integrity(self._reader.holdings)
+
     def stats(self) -> Stats:
         """How full the engine is, and what it has done so far."""
         scheduler, cache = self.scheduler, self.engine.cache

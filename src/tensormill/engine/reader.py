@@ -110,6 +110,11 @@ class Reader:
         """Whether a text waits or is under way."""
         return bool(self._queue)
 
+    @property
+    def holdings(self) -> list[Holding]:
+        """What the text under way holds."""
+        return [self._holding] if self._holding else []
+
     def add(self, request: Embed | Score) -> list[Reply]:
         """Queue a text; refused if it can never be read."""
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 
-from tensormill.cache import Cache
+from tensormill.cache import Cache, Holding
 from tensormill.scheduler.sequence import Sequence, Work
 
 
@@ -145,11 +145,11 @@ class Scheduler:
     def _order(self, sequence: Sequence) -> tuple[int, int, int, int]:
         return (-sequence.priority, -min(sequence.preempted, 1), self._served[sequence.key], sequence.arrived)
 
-    def check_integrity(self) -> None:
-        """Nobody is lost or doubled, and the cache's books agree."""
+    def check_integrity(self, others: Seq[Holding] = ()) -> None:
+        """Nobody is lost or doubled, and the cache's books agree; `others` hold pages too, but are not scheduled."""
         assert not set(self.waiting) & set(self.running)
         assert all(s.holding is None and s.past == 0 for s in self.waiting)
         holdings = [s.holding for s in self.running if s.holding is not None]
         assert len(holdings) == len(self.running)
         assert all(s.past < len(s.tokens) for s in self.running)
-        self.cache.check_integrity(holdings)
+        self.cache.check_integrity([*holdings, *others])

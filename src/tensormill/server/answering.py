@@ -61,17 +61,18 @@ async def stream(model: ServedModel, jobs: Sequence[Job], meter: Meter) -> Async
     runs = [(ask, prompt, i) for ask, prompt in jobs for i in range(ask.many)]
     tasks = [asyncio.create_task(_feed(inbox, model, run, n, meter)) for n, run in enumerate(runs)]
     timeout = jobs[0][0].timeout
+    deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+    left = len(tasks)
     try:
-        async with asyncio.timeout(timeout):
-            left = len(tasks)
-            while left:
+        while left:
+            async with asyncio.timeout_at(deadline):
                 bit = await inbox.get()
-                if isinstance(bit, EngineError):
-                    raise problem_of(bit)
-                if isinstance(bit, Exception):
-                    raise bit
-                left -= bit.finish is not None
-                yield bit
+            if isinstance(bit, EngineError):
+                raise problem_of(bit)
+            if isinstance(bit, Exception):
+                raise bit
+            left -= bit.finish is not None
+            yield bit
     except TimeoutError:
         raise Problem(f"the answer took longer than {timeout} s", kind="timeout") from None
     finally:

@@ -146,8 +146,11 @@ class EngineProcess:
     async def _submit(self, request: Generate | Embed | Score) -> Inbox:
         await self.start()
         inbox: Inbox = asyncio.Queue()
+        try:
+            self._send(request)
+        except OverflowError as error:
+            raise EngineError("a number of the request is too large", "request") from error
         self._inboxes[request.id] = inbox
-        self._send(request)
         return inbox
 
     def _leave(self, id: str, *, cancel: bool) -> None:

@@ -51,6 +51,10 @@ class Registry:
         """The model, loaded, kept loaded, and with room in its queue for so many sequences."""
         model = self.find(name)
         room = model.config.sequences + self.max_queue
+        if sequences > room:
+            raise Problem(
+                f"{sequences} answers at once are more than the {room} that this server takes (--max-queue)", param="n"
+            )
         if model.requests + sequences > room:
             rounds = model.requests / max(model.config.sequences, 1)
             raise Problem(

@@ -61,6 +61,8 @@ class Server:
         ask.caller = self.caller(request, salt)
         if ask.caller.key:
             ask.priority = min(ask.priority, 0)  # nobody may go before other keys' requests; stepping back is fine
+        if ask.timeout is not None and ask.timeout <= 0:
+            raise Problem(f"timeout must be above 0, not {ask.timeout}", param="timeout")
         if self.config.timeout:
             ask.timeout = min(ask.timeout or self.config.timeout, self.config.timeout)
 
