@@ -8,6 +8,7 @@
 
 #include "ops/kernels.h"
 #include "ops/sources.h"
+#include "ops/stored.h"
 
 namespace mill::TM_ISA {
 namespace {
@@ -157,27 +158,13 @@ void Attention::adjust(float* score, int64_t head, int64_t t, const Rows& rows, 
 }
 
 template <class E>
-void widen(const E* from, int64_t n, float* to) {
-  for (int64_t j = 0; j < n; j += kLanes) store(to + j, load(from + j));
-}
-
-template <class E>
 void scores(const Tile& tile, int64_t queries, int64_t width, const E* keys, int64_t lanes) {
   product(tile.q, width, queries, keys, lanes, 0, width, tile.s, kBlock, false, lanes / kLanes);
 }
 
-// Keys of row-major rows [first, last) of a block → columns; other columns are left as they are.
-template <class E>
-void transpose(const E* from, int64_t stride, int64_t first, int64_t last, int64_t width, float* to) {
-  float lane[kLanes];
-  for (int64_t r = first; r < last; ++r)
-    for (int64_t j = 0; j < width; j += kLanes) {
-      if constexpr (sizeof(E) == 4)
-        store(lane, load_row(from + r * stride, j, 1, width - j));
-      else
-        store(lane, load(from + r * stride + j));
-      for (int64_t i = 0; i < kLanes && j + i < width; ++i) to[(j + i) * kBlock + r] = lane[i];
-    }
+// A row-major key → column `to` of a block; n numbers.
+void transpose(const float* from, int64_t n, float* to) {
+  for (int64_t j = 0; j < n; ++j) to[j * kBlock] = from[j];
 }
 
 // Attention of the tile over block b alone → `to`.
@@ -203,41 +190,51 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       if (mask) soften(score, rows.lanes / kLanes, mask, to.m[i], to.l[i]);
     }
   };
-  const auto stored = [&]<class E>(const E* k, const E* v, int64_t stride) {
-    const PagedCache& cache = *rows.cache;
-    const bool wide = sizeof(E) == 4 || queries <= kTileQ;  // else converted once for all queries
-    if (!cache.v) {
-      transpose(k, stride, lo, hi, width, tile.k);
-      scores(tile, queries, width, tile.k, kBlock);
-    } else if (wide) {
-      scores(tile, queries, width, k, rows.lanes);
-    } else {
-      widen(k, width * rows.lanes, tile.k);
-      scores(tile, queries, width, tile.k, rows.lanes);
-    }
+  const auto attend = [&]<class E>(const E* k, int64_t lanes, const E* v, int64_t stride) {
+    scores(tile, queries, width, k, lanes);
     soft();
     if (next) for (int64_t at = 0; at < 4096; at += 64) prefetch(next + at);
-    if (wide) return weigh(tile.s, queries, v, stride, tile.masks, group, to.o, to.stride);
-    for (int64_t r = lo; r < hi; ++r) widen(v + r * stride, to.stride, tile.v + r * to.stride);
-    weigh(tile.s, queries, tile.v, to.stride, tile.masks, group, to.o, to.stride);
+    weigh(tile.s, queries, v, stride, tile.masks, group, to.o, to.stride);
+  };
+  // Keys are in tile.k, `lanes` side by side; values are made float32 for all queries at once.
+  const auto widened = [&](const std::byte* v, int64_t stride, int64_t lanes) {
+    for (int64_t r = lo; r < hi; ++r) widen_row(rows.cache->type, v, stride, r, to.stride, tile.v + r * to.stride);
+    attend(tile.k, lanes, tile.v, to.stride);
+  };
+  const auto stored = [&]<class E>(const std::byte* p) {
+    const PagedCache& cache = *rows.cache;
+    const auto* k = reinterpret_cast<const E*>(p);
+    if (sizeof(E) == 4 || queries <= kTileQ)
+      return attend(k, rows.lanes, reinterpret_cast<const E*>(p + cache.v_offset), cache.v_stride);
+    widen(k, width * rows.lanes, tile.k);
+    widened(p + cache.v_offset, cache.v_stride, rows.lanes);
   };
   if (rows.cache) {
     const PagedCache& cache = *rows.cache;
     const int64_t page = rows.table[s * rows.columns + b / cache.blocks];
     const std::byte* p = cache.block(page, g, b % cache.blocks);
-    const int64_t stride = cache.v ? cache.v_stride : cache.k_stride;
-    if (cache.half)
-      stored(reinterpret_cast<const uint16_t*>(p), reinterpret_cast<const uint16_t*>(p + cache.v_offset), stride);
-    else
-      stored(reinterpret_cast<const float*>(p), reinterpret_cast<const float*>(p + cache.v_offset), stride);
-    return;
+    if (!cache.v) {
+      for (int64_t r = lo; r < hi; ++r) {
+        widen_row(cache.type, p, cache.k_stride, r, padded(width), tile.v);
+        transpose(tile.v, width, tile.k + r);
+      }
+      return widened(p, cache.k_stride, kBlock);
+    }
+    switch (cache.type) {
+      case kF16: return stored.operator()<uint16_t>(p);
+      case kBF16: return stored.operator()<BF16>(p);
+      case kQ8_0: widen_block_columns<Q8_0>(p, width, rows.lanes, tile.k); break;
+      case kQ4_0: widen_block_columns<Q4_0>(p, width, rows.lanes, tile.k); break;
+      default: return stored.operator()<float>(p);
+    }
+    return widened(p + cache.v_offset, cache.v_stride, rows.lanes);
   }
   // This step's own rows: row r of the block is token `at + r`.
   const int64_t at = b * rows.rows - c.step->past[s] + c.step->seq_start[s];
   const Tensor& value = rows.v ? rows.v : rows.k;
   const auto row_of = [](const Tensor& x, int64_t token, int64_t head) { return x.f32() + token * x.s[1] + head * x.s[2]; };
   for (int64_t r = lo; r < hi; ++r) {
-    transpose(row_of(rows.k, at + r, g), 0, 0, 1, width, tile.k + r);
+    transpose(row_of(rows.k, at + r, g), width, tile.k + r);
     for (int64_t j = 0; j < values; j += kLanes)
       store(tile.v + r * to.stride + j, load_row(row_of(value, at + r, g), j, 1, values - j));
   }

@@ -6,6 +6,7 @@
 
 #include "ops/kernels.h"
 #include "ops/sources.h"
+#include "ops/stored.h"
 
 namespace mill::TM_ISA {
 namespace {
@@ -86,6 +87,7 @@ void indexer(const Call& c, Pool& pool) {
     float* keys = score + (most + 2 * kBlock) / kLanes * kLanes;
     float* query = keys + width * kBlock;
     float* each = query + (heads * width + kLanes - 1) / kLanes * kLanes;
+    float* row = each + heads * kBlock;
     int64_t s = 0;
     for (int64_t t = begin; t < end; ++t) {
       while (t >= step.seq_start[s + 1]) ++s;
@@ -100,13 +102,8 @@ void indexer(const Call& c, Pool& pool) {
         const std::byte* page = cache.block(table[s * columns + b / cache.blocks], 0, b % cache.blocks);
         for (int64_t r = 0; r < cache.rows; ++r) {
           if (!(mask >> r & 1)) continue;
-          float lane[kLanes];
-          for (int64_t j = 0; j < width; j += kLanes) {
-            const int64_t at = r * cache.k_stride + j;
-            store(lane, cache.half ? load(reinterpret_cast<const uint16_t*>(page) + at)
-                                   : load(reinterpret_cast<const float*>(page) + at));
-            for (int64_t i = 0; i < kLanes && j + i < width; ++i) keys[(j + i) * kBlock + r] = lane[i];
-          }
+          widen_row(cache.type, page, cache.k_stride, r, width, row);
+          for (int64_t j = 0; j < width; ++j) keys[j * kBlock + r] = row[j];
         }
         product(query, width, heads, keys, kBlock, 0, width, each, kBlock, false, (cache.rows + kLanes - 1) / kLanes);
         for (int64_t r = 0; r < cache.rows; ++r) {

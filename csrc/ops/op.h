@@ -36,12 +36,15 @@ struct Tensor {
 //
 //   page | head 0: block 0 [K][lanes] keys, [rows][v_stride] values | block 1 … | head 1: …
 //   page | head 0: block 0 [rows][k_stride] keys | …
+//
+// Of block types (q8_0, q4_0) rows are the blocks of the file format, strides count bytes, and keys side by side are
+// drawn in `stored.h`. `type` is the ggml id.
 struct PagedCache {
   std::byte* data = nullptr;
   int64_t page_bytes = 0, head_bytes = 0, block_bytes = 0, v_offset = 0;
   int32_t pages = 0, heads = 0, k = 0, v = 0;                // v: 0 if keys serve as values
   int32_t rows = 0, blocks = 0, lanes = 0, k_stride = 0, v_stride = 0;  // rows a block, blocks a page, padded widths
-  int32_t ratio = 1, window = 0, style = 0, half = 0;        // style: see Style; half: float16, else float32
+  int32_t ratio = 1, window = 0, style = 0, type = 0;        // style: see Style
   int32_t table = 0;                                         // index of its page table in the step
 
   std::byte* block(int64_t page, int64_t head, int64_t b) const {

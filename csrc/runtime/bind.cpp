@@ -39,7 +39,7 @@ int64_t add_paged(Executable& e, int64_t data, const Ints& f) {
   c.block_bytes = f[2];
   c.v_offset = f[3];
   int32_t* const fields[] = {&c.pages, &c.heads, &c.k, &c.v, &c.rows, &c.blocks, &c.lanes, &c.k_stride, &c.v_stride,
-                             &c.ratio, &c.window, &c.style, &c.half, &c.table};
+                             &c.ratio, &c.window, &c.style, &c.type, &c.table};
   if (f.size() != 18) throw std::invalid_argument("a paged cache has 18 numbers");
   for (size_t i = 0; i < 14; ++i) *fields[i] = static_cast<int32_t>(f[4 + i]);
   return e.add_paged(c);

@@ -7,11 +7,15 @@ on a setting.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tensormill.errors import RequestError
+
+MOST_THREADS, MOST_CONTEXT, MOST_SEQUENCES, MOST_DRAFTS = 1024, 1 << 24, 4096, 64
+MOST_KV = 1 << 28  # tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +30,44 @@ class EngineConfig:
     """Most tokens a conversation may have; 0: the model's own limit, at most 8192."""
     chunk: int = 512
     """Most tokens of a prompt that are computed at once."""
-    kv_type: Literal["f32", "f16"] = "f16"
-    """How keys and values are kept."""
+    kv_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] = "f16"
+    """How keys and values are kept; q8_0 takes half the memory of f16, q4_0 a quarter, at some cost in quality."""
     rows: int = 1
     """Most rows of logits that are wanted at once (`tensormill logits` wants all)."""
     sequences: int = 1
     """Most sequences that are computed together."""
     kv_tokens: int = 0
-    """Tokens that the caches hold, of all conversations together; 0: as many as one conversation may have."""
+    """Tokens that the caches hold, of all conversations together; 0: as many as --kv-memory allows, up to --ctx for each."""
+    kv_memory: str | None = None
+    """Most bytes for keys, values and states, such as 4G or 512M; by default three quarters of what the weights leave free."""
+    kv_disk: str | None = None
+    """Folder that keeps keys and values of earlier prompts, for later runs too; without it they live in memory alone."""
+    kv_disk_size: str = "8G"
+    """Most bytes of that folder; what was not used for longest is given up first."""
     drafts: int = 0
-    """Most tokens guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the answer."""
+    """Most tokens that `tensormill serve` guesses ahead for a sequence and checks in one step; 0: none. Guesses change the
+    speed, never the answer."""
     draft_model: str | None = None
     """GGUF of a small model with the same vocabulary that guesses; without it guesses repeat the sequence's own text."""
     pre: str | None = None
     """Pre-tokenizer to use instead of the one the file names."""
     template: str | None = None
     """Chat template to use instead of the file's default: one that the file names, or a built-in format."""
+
+    def __post_init__(self) -> None:
+        # Upper bounds, since a slip of the finger would spend minutes and gigabytes on books before a backend asks for memory.
+        _check(0 <= self.threads <= MOST_THREADS, "threads", f"between 0 and {MOST_THREADS}", self.threads)
+        _check(
+            0 <= self.context <= MOST_CONTEXT, "ctx", f"between 1 and {MOST_CONTEXT}, or 0 for the model's own", self.context
+        )
+        _check(self.chunk >= 1, "chunk", "1 or more", self.chunk)
+        _check(self.rows >= 1, "rows", "1 or more", self.rows)
+        _check(1 <= self.sequences <= MOST_SEQUENCES, "sequences", f"between 1 and {MOST_SEQUENCES}", self.sequences)
+        _check(0 <= self.kv_tokens <= MOST_KV, "kv-tokens", f"between 0 and {MOST_KV}", self.kv_tokens)
+        _check(0 <= self.drafts <= MOST_DRAFTS, "drafts", f"between 0 and {MOST_DRAFTS}", self.drafts)
+        if self.kv_memory is not None:
+            bytes_of(self.kv_memory, "kv-memory")
+        bytes_of(self.kv_disk_size, "kv-disk-size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +189,14 @@ class ServerConfig:
         _check(self.timeout >= 0, "timeout", "0 or more", self.timeout)
         _check(self.drain >= 0, "drain", "0 or more", self.drain)
         _check((self.tls_cert is None) == (self.tls_key is None), "tls-cert", "given together with --tls-key", None)
+
+
+def bytes_of(text: str, name: str) -> int:
+    """A size such as 512M, 4G, 1.5GiB or 1000000 in bytes; K, M, G, T are powers of 1024. RequestError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    _check(found is not None, name, "a size such as 512M or 4G", text)
+    assert found is not None
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
 def _check(fine: bool, name: str, expected: str, found: object) -> None:

@@ -37,6 +37,7 @@ def refused(live: Live, body: object, path: str = "/v1/chat/completions", status
         ({"messages": USER, "stop": [""]}, "stop"),
         ({"messages": USER, "seed": 1 << 70}, "seed"),
         ({"messages": USER, "timeout": -1}, "timeout"),
+        ({"messages": USER, "functions": [{"name": "f"}]}, "functions"),
         ({"messages": USER, "n": 128}, "n"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
     ],

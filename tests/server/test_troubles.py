@@ -91,6 +91,33 @@ def test_a_seed_gives_the_same_alone_and_in_a_crowd(client: openai.OpenAI) -> No
     assert len(set(crowd)) == 16
 
 
+def test_guesses_change_no_answer_and_are_counted(model: Path, client: openai.OpenAI) -> None:
+    ask = {
+        "model": "tiny",
+        "prompt": "abcabcabcabc" * 10,
+        "max_tokens": 60,
+        "temperature": 0,
+        "extra_body": {"ignore_eos": True},
+    }
+    plain = client.completions.create(**ask, n=3).choices
+    with serving(model, flags=("--drafts", "4")) as live:
+        guessing = openai.OpenAI(base_url=live.url + "/v1", api_key="none", max_retries=0)
+        made = guessing.completions.create(**ask, n=3)
+        assert [c.text for c in made.choices] == [c.text for c in plain]
+        assert made.timings["draft_n"] == live.metric("spec_decode_num_draft_tokens_total") > 0
+
+
+def test_an_idle_server_costs_nothing(live: Live) -> None:
+    def seconds() -> float:
+        pids = (live.process.pid, live.engine_pid())
+        fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
+        return sum(int(f[11]) + int(f[12]) for f in fields) / os.sysconf("SC_CLK_TCK")
+
+    before = seconds()
+    time.sleep(1)
+    assert seconds() - before < 0.1
+
+
 def test_two_tenants_never_share_a_page(model: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("# who\nann ann-secret-key\nbob bob-secret-key\n\nlonely-secret-key\n")
@@ -330,4 +357,5 @@ def test_prompts_are_in_no_log(model: Path) -> None:
         time.sleep(0.2)
         lines = [json.loads(line) for line in live.lines if line.startswith("{")]
         assert any("very_unknown" in str(line.get("fields")) for line in lines)
+        assert any((line.get("status"), line.get("model")) == (200, "tiny") for line in lines)
         assert "very-secret" not in "".join(live.lines)

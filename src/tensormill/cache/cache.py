@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensormill.cache.disk import DiskTier
 from tensormill.cache.pool import PagePool
 from tensormill.cache.tree import Node, PrefixTree, Snapshot
 
@@ -35,7 +36,19 @@ class Cache:
         self.page = page
         self.pools = {w: PagePool(n) for w, n in pages.items()}
         self.tree = PrefixTree(self.pools, page, slots=stateful, snapshot_budget=snapshot_budget)
+        self._disk: DiskTier | None = None
         self._slots = list(range(slots - 1, 0, -1))
+
+    def attach(self, disk: DiskTier) -> None:
+        """Keep pages and snapshots on disk too, from now on."""
+        self._disk = disk
+        self.tree.losing = lambda node, w: disk.save_snapshot(node) if w is None else disk.save_page(node, w)
+
+    def flush(self) -> None:
+        """Write to disk what the tree has; the beginnings last, so that they are given up last."""
+        if self._disk:
+            for node in sorted(self.tree.nodes(), key=lambda n: -n.depth):
+                self._disk.save(node)
 
     @property
     def free_slots(self) -> int:
@@ -43,7 +56,9 @@ class Cache:
         return len(self._slots)
 
     def open(self, tokens: Sequence[int], salt: str = "") -> Holding:
-        """Begin a sequence, on whatever the tree knows of its tokens; needs a free slot."""
+        """Begin a sequence, on whatever the tree and the disk know of its tokens; needs a free slot."""
+        if self._disk:
+            self._disk.fetch(self.tree, self.pools, tokens, salt, self._take)
         node = self.tree.match(tokens, salt)
         tables = self.tree.hold(node) if node else {w: [] for w in self.pools}
         resumed = node.depth * self.page if node else 0
@@ -104,6 +119,9 @@ class Cache:
 
     def close(self, holding: Holding) -> None:
         """End a sequence: its pages are the tree's alone, or free."""
+        if self._disk and holding.node:
+            for node in holding.node.path():
+                self._disk.save(node)
         for w, table in holding.tables.items():
             for page in filter(None, table):
                 self.pools[w].drop(page)

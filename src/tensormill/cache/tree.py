@@ -8,7 +8,7 @@ a snapshot of the recurrent states at its end. A request may *resume* behind a n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ class Node:
     children: dict[Tokens, Node] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     snapshot_bytes: int = 0
+    salt: str = ""  # of a root
+    digest: bytes = b""  # the disk tier's
 
     def path(self) -> Iterator[Node]:
         """This node, then its parents up to the root's child."""
@@ -44,11 +46,25 @@ class PrefixTree:
     def __init__(self, pools: dict[int, PagePool], page: int, *, slots: bool, snapshot_budget: int) -> None:
         self.page = page
         self._pools = pools
-        self._slots = slots
+        self.slots = slots
+        self.losing: Callable[[Node, int | None], None] | None = None  # told before a page of a lifetime, or a snapshot, goes
         self._roots: dict[str, Node] = {}
         self._used: dict[int, OrderedDict[Node, None]] = {w: OrderedDict() for w in pools}  # oldest first
         self._snapshots: OrderedDict[Node, None] = OrderedDict()
         self._snapshot_room = snapshot_budget
+
+    @property
+    def lifetimes(self) -> list[int]:
+        """0 and the windows."""
+        return [*self._pools]
+
+    def root(self, salt: str) -> Node | None:
+        """Where a tenant's tree begins, if it has one."""
+        return self._roots.get(salt)
+
+    def window_pages(self, window: int) -> int:
+        """How many pages behind it the next token sees: window − 1 rows."""
+        return -(-(window - 1) // self.page)
 
     def match(self, tokens: Sequence[int], salt: str) -> Node | None:
         """The deepest node behind which a request for `tokens` can resume, leaving at least one token to compute."""
@@ -63,19 +79,18 @@ class PrefixTree:
         return best
 
     def _can_resume(self, node: Node) -> bool:
-        if self._slots and node.snapshot is None:
+        if self.slots and node.snapshot is None:
             return False
         return all(self._has_window(node, w) for w in self._pools if w)
 
     def _has_window(self, node: Node, window: int) -> bool:
-        need = -(-(window - 1) // self.page)  # the next token sees window − 1 rows behind it
-        return all(window in n.pages for n, _ in zip(node.path(), range(need), strict=False))
+        return all(window in n.pages for n, _ in zip(node.path(), range(self.window_pages(window)), strict=False))
 
     def hold(self, node: Node) -> dict[int, list[int]]:
         """Take a share of everything a resume behind `node` needs; page tables by lifetime, 0 where a window is past."""
         tables: dict[int, list[int]] = {w: [0] * node.depth for w in self._pools}
         for w, pool in self._pools.items():
-            need = node.depth if not w else min(node.depth, -(-(w - 1) // self.page))
+            need = node.depth if not w else min(node.depth, self.window_pages(w))
             for n, _ in zip(node.path(), range(need), strict=False):
                 tables[w][n.depth - 1] = pool.share(n.pages[w])
         self.touch(node)
@@ -83,7 +98,7 @@ class PrefixTree:
 
     def insert(self, parent: Node | None, tokens: Tokens, pages: dict[int, int], salt: str) -> Node:
         """Record a filled page; the tree takes a share of each page that it does not have already."""
-        above = parent or self._roots.setdefault(salt, Node(None, (), 0))
+        above = parent or self._roots.setdefault(salt, Node(None, (), 0, salt=salt))
         node = above.children.get(tokens)
         if node is None:
             node = above.children[tokens] = Node(above, tokens, above.depth + 1)
@@ -124,6 +139,8 @@ class PrefixTree:
         return False
 
     def _give_up(self, node: Node, lifetime: int) -> None:
+        if self.losing:
+            self.losing(node, lifetime)
         del self._used[lifetime][node]
         self._pools[lifetime].drop(node.pages.pop(lifetime))
         if lifetime == 0:
@@ -142,6 +159,8 @@ class PrefixTree:
         """Give up the states at a node's end, if they are kept."""
         if node.snapshot is None:
             return
+        if self.losing:
+            self.losing(node, None)
         del self._snapshots[node]
         self._snapshot_room += node.snapshot_bytes
         node.snapshot, node.snapshot_bytes = None, 0

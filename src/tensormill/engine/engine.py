@@ -15,8 +15,9 @@ import numpy.typing as npt
 from tensormill import models
 from tensormill.cache import Cache, Holding
 from tensormill.chat import ChatTemplate
-from tensormill.config import EngineConfig
+from tensormill.config import EngineConfig, bytes_of
 from tensormill.engine import drafting
+from tensormill.engine.memory import SHARE, free_memory
 from tensormill.engine.session import Session
 from tensormill.engine.sizing import Sizes, is_stateful, limits
 from tensormill.errors import RequestError
@@ -42,14 +43,25 @@ class Engine:
         self.chunk = min(config.chunk, self.context)
         self.program: Program = models.trace(file, context=self.context)["main"]
         self.stateful = is_stateful(self.program)
-        tokens = max(config.kv_tokens, self.context)
-        sizes = Sizes(config.sequences, tokens, self.chunk, min(config.rows, self.chunk), config.drafts)
-        self.limits = limits(self.program, sizes, config.kv_type)
+        self.limits = limits(self.program, self._sizes(), config.kv_type)
         self.cache = Cache(self.limits.pages, page=self.limits.page, slots=self.limits.slots, stateful=self.stateful)
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))
         weights = WeightSource(file)
         self.executable: Executable = backend.compile(
             self.program, weights, self.limits, threads=config.threads, progress=progress
+        )  # fmt: skip
+        if config.kv_disk is not None:
+            from tensormill.engine.disk import disk_tier
+
+            self.cache.attach(disk_tier(self, config.kv_disk))
+
+    def _sizes(self) -> Sizes:
+        config, given = self.config, self.config.kv_memory
+        free = free_memory() if given is None else None
+        weights = sum(t.nbytes for t in self.file.tensors.values())
+        return Sizes(
+            config.sequences, self.context, config.kv_tokens, self.chunk, min(config.rows, self.chunk), config.drafts,
+            memory=bytes_of(given, "kv-memory") if given else None if free is None else int(SHARE * max(free - weights, 0)),
         )  # fmt: skip
 
     @classmethod
@@ -138,7 +150,8 @@ class Engine:
             raise RequestError(f"token {bad} is not in the vocabulary of {self.n_vocab}")
 
     def close(self) -> None:
-        """Give back the file."""
+        """Give back the file, having written to disk what is kept there."""
+        self.cache.flush()
         self.file.close()
 
     def __enter__(self) -> Engine:
@@ -149,6 +162,4 @@ class Engine:
 
 
 def _context(asked: int, trained: int) -> int:
-    if asked < 0:
-        raise RequestError(f"a context of {asked} tokens makes no sense; give --ctx a positive number or 0 for the model's own")
     return asked or min(trained or DEFAULT_CONTEXT, DEFAULT_CONTEXT)

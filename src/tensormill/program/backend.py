@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tensormill.program.ir import Program
+from tensormill.program.kv import KVType
 from tensormill.program.step import Step
 from tensormill.program.weights import WeightSource
 
-KVType = Literal["f32", "f16"]
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 
@@ -46,6 +46,12 @@ class Executable(Protocol):
 
     def copy_page(self, lifetime: int, source: int, target: int) -> None:
         """Copy a page of every cache of that lifetime."""
+
+    def read_page(self, lifetime: int, page: int) -> bytes:
+        """The bytes of a page of every cache of that lifetime, in this backend's own layout."""
+
+    def write_page(self, lifetime: int, page: int, data: bytes) -> None:
+        """Put the bytes of a page back; ValueError if they are not as many as a page has."""
 
     def snapshot(self, slot: int) -> dict[str, npt.NDArray[np.float32]]:
         """What a slot holds, by cache name."""

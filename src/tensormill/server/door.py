@@ -59,7 +59,8 @@ class Door:
                 "request",
                 extra={
                     "id": scope["id"], "method": scope["method"], "path": scope["path"], "status": seen.status,
-                    "key": scope.get("caller", ""), "seconds": round(time.monotonic() - started, 4),
+                    "key": scope.get("caller", ""), "model": scope.get("model", ""),
+                    "seconds": round(time.monotonic() - started, 4),
                 },
             )  # fmt: skip
 

@@ -55,8 +55,8 @@ async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool)
             ssl_keyfile=config.tls_key,
         )
     )
-    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it is done: then it means nothing
-        signal.signal(number, lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them; it raises them again once it is done
+        signal.signal(number, lambda *_: setattr(runner, "should_exit", True))
     loading = asyncio.create_task(_preload(server, runner)) if preload else None
     host, port = sock.getsockname()[:2]
     scheme = "https" if config.tls_cert else "http"

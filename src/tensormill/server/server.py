@@ -50,6 +50,7 @@ class Server:
         async with AsyncExitStack() as stack:
             use = self.registry.use(asks[0].model, sum(ask.many for ask in asks))
             model = await unless_gone(request, stack.enter_async_context(use))
+            request.scope["model"] = model.name  # for the log
             jobs = [(ask, await unless_gone(request, prepared(model, ask))) for ask in asks]
             writer = make(model, asks[0], [prompt for _, prompt in jobs])
             if streamed:

@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from tensormill.backends.cpu.memory import region
 from tensormill.errors import BackendError
+from tensormill.gguf import GGMLType
 from tensormill.program.backend import Limits
 from tensormill.program.ir import Cache
+from tensormill.program.kv import KV_TYPES, check_kv_type
 
 LANES, BLOCK = 16, 64
 STYLES = {"causal": 0, "slide": 0, "chunk": 1, "centred": 2}
@@ -52,22 +54,41 @@ def make_pages(cache: Cache, limits: Limits, table: int) -> Pages:
         raise BackendError(f"cache {cache.name}: a page of {limits.page} tokens is no multiple of its ratio {cache.ratio}")
     if cache.window not in limits.pages:
         raise BackendError(f"cache {cache.name} needs pages of lifetime {cache.window}; limits have {sorted(limits.pages)}")
-    item = 2 if limits.kv_type == "f16" else 4
+    check_kv_type(cache, limits.kv_type)
+    kind = KV_TYPES[limits.kv_type]
     per_page = limits.page // cache.ratio
     rows = min(per_page, BLOCK)
     if per_page % rows:
         raise BackendError(f"cache {cache.name}: {per_page} rows a page are no whole blocks of {rows}")
     (heads, k), v = cache.k, cache.v[1] if cache.v else 0
     lanes = padded(rows)
-    v_offset = k * lanes * item if v else 0
-    block = v_offset + rows * padded(v) * item if v else rows * padded(k) * item
+    v_offset = kind.row_bytes(k) * lanes if v else 0
+    block = v_offset + rows * kind.row_bytes(padded(v) if v else padded(k))
     block = -(-block // 64) * 64
     blocks = per_page // rows
     pages = limits.pages[cache.window]
     memory = region(pages * heads * blocks * block).reshape(pages, -1)
-    fields = [heads * blocks * block, blocks * block, block, v_offset, pages, heads, k, v, rows, blocks, lanes, padded(k)]
-    fields += [padded(v), cache.ratio, cache.window, STYLES[cache.style], int(item == 2), table]
+    fields = [
+        heads * blocks * block,
+        blocks * block,
+        block,
+        v_offset,
+        pages,
+        heads,
+        k,
+        v,
+        rows,
+        blocks,
+        lanes,
+        _stride(kind, k),
+    ]
+    fields += [_stride(kind, v), cache.ratio, cache.window, STYLES[cache.style], int(kind), table]
     return Pages(cache, memory, fields)
+
+
+def _stride(kind: GGMLType, n: int) -> int:
+    """From row to row: numbers, or bytes where they are in blocks."""
+    return padded(n) if kind.block == 1 else kind.row_bytes(n)
 
 
 def make_slots(cache: Cache, limits: Limits, inputs: int) -> Slots:

@@ -24,6 +24,7 @@ from tensormill.backends.cpu.weights import Member, Packed, Weights
 from tensormill.errors import BackendError, ProgramError
 from tensormill.program.backend import Limits, Progress
 from tensormill.program.ir import Op, Program, Value
+from tensormill.program.kv import put_page
 from tensormill.program.passes import plan_memory, prepare
 from tensormill.program.step import Step
 from tensormill.program.weights import WeightSource
@@ -106,6 +107,14 @@ class CPUExecutable:
         for pages in self._caches(Pages):
             if pages.cache.window == lifetime:
                 pages.memory[target] = pages.memory[source]
+
+    def read_page(self, lifetime: int, page: int) -> bytes:
+        """The bytes of a page of every cache of that lifetime."""
+        return b"".join(p.memory[page].tobytes() for p in self._caches(Pages) if p.cache.window == lifetime)
+
+    def write_page(self, lifetime: int, page: int, data: bytes) -> None:
+        """Put the bytes of a page back; ValueError if they are not as many as a page has."""
+        put_page([p.memory[page] for p in self._caches(Pages) if p.cache.window == lifetime], data)
 
     def snapshot(self, slot: int) -> dict[str, npt.NDArray[np.float32]]:
         """What a slot holds, by cache name."""

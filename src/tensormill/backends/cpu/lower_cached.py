@@ -13,6 +13,7 @@ from tensormill.program.ir import Cache, Op, Value
 from tensormill.program.specs import sources_of
 
 MOST_SOURCES = 4  # csrc/ops/attention.cpp
+MOST_LATENT = 1024  # csrc/ops/attention.cpp: a key is read to the room for values
 WORK_BYTES = 4 << 20  # most that a decode over a long past may use for partial sums
 SPLIT_TOKENS = 64  # tokens of a step for which such partial sums are provided
 
@@ -45,6 +46,8 @@ def _attention(g: Lowering, op: Op) -> None:
             assert isinstance(pages, Pages)
             objects.append(pages)
             kv_heads.add(rows.k[0])
+            if rows.v is None and rows.k[1] > MOST_LATENT:
+                raise BackendError(f"the CPU backend wants keys without values of at most {MOST_LATENT} numbers: {op}")
             own: tuple[View | None, View | None] = (None, None)
             ints += [1, how.span, STYLES[rows.style], rows.window]
         else:
@@ -119,6 +122,6 @@ def _indexer(g: Lowering, op: Op) -> None:
     query = g.dense(q)
     heads, width = int(query.shape[1]), int(query.shape[2])
     most = g.limits.pages[pages.cache.window] * g.limits.page // pages.cache.ratio
-    g.scratch = max(g.scratch, 4 * (most + 192 + width * 64 + heads * width + heads * 64 + 64))
+    g.scratch = max(g.scratch, 4 * (most + 192 + width * 65 + heads * width + heads * 64 + 80))
     operands = (query, g.rows(w), g.rows(within) if within is not None else None)
     g.emit("indexer", operands, (g.make(op.outputs[0]),), (pages,), (op.attrs["block"], op.attrs["span"], most))

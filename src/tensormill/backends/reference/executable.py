@@ -21,6 +21,7 @@ from tensormill.errors import BackendError, ProgramError
 from tensormill.program.backend import Limits, Progress
 from tensormill.program.cost import stored_bytes
 from tensormill.program.ir import Cache, Op, Program, Value
+from tensormill.program.kv import put_page
 from tensormill.program.specs import SPECS
 from tensormill.program.step import Step
 from tensormill.program.weights import WeightSource
@@ -84,6 +85,18 @@ class Reference:
         for cache, store in self.stores.items():
             if isinstance(store, PagedStore) and cache.window == lifetime:
                 store.copy(source, target)
+
+    def read_page(self, lifetime: int, page: int) -> bytes:
+        """The bytes of a page of every cache of that lifetime, rounded numbers as they are held."""
+        return b"".join(part.tobytes() for part in self._page(lifetime, page))
+
+    def write_page(self, lifetime: int, page: int, data: bytes) -> None:
+        """Put the bytes of a page back; ValueError if they are not as many as a page has."""
+        put_page(self._page(lifetime, page), data)
+
+    def _page(self, lifetime: int, page: int) -> list[Array]:
+        stores = [s for c, s in self.stores.items() if isinstance(s, PagedStore) and c.window == lifetime]
+        return [part[page] for s in stores for part in (s.k, s.v) if part is not None]
 
     def snapshot(self, slot: int) -> dict[str, Array]:
         """Rings whole and states at their base, by cache name."""

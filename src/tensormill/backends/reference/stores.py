@@ -14,12 +14,13 @@ from tensormill.backends.reference.frame import Sequence
 from tensormill.errors import BackendError, ProgramError
 from tensormill.program.backend import Limits
 from tensormill.program.ir import Cache
+from tensormill.program.kv import check_kv_type, rounded
 
 Array = npt.NDArray[Any]
 
 
 class PagedStore:
-    """Keys [pages, P/ratio, G, K] and perhaps values, in the KV type."""
+    """Keys [pages, P/ratio, G, K] and perhaps values, rounded to the KV type."""
 
     def __init__(self, cache: Cache, limits: Limits, real: npt.DTypeLike) -> None:
         if limits.page % cache.ratio:
@@ -28,6 +29,8 @@ class PagedStore:
             raise BackendError(f"{cache.name}: the limits name no pages for lifetime {cache.window}")
         self.cache = cache
         self.per_page = limits.page // cache.ratio
+        check_kv_type(cache, limits.kv_type)
+        self.kv_type = limits.kv_type
         dtype = np.float16 if limits.kv_type == "f16" else real
         size = (limits.pages[cache.window], self.per_page)
         self.k = np.full((*size, *cache.k), np.nan, dtype)
@@ -37,14 +40,18 @@ class PagedStore:
         """Store rows at their entries (token index div ratio)."""
         at = self._places(sequence, entries)
         with np.errstate(over="ignore"):
-            self.k[at] = k
+            self.k[at] = self._rounded(k)
             if self.v is not None:
-                self.v[at] = v
+                assert v is not None, f"{self.cache.name} keeps values"
+                self.v[at] = self._rounded(v)
 
     def read(self, sequence: Sequence, entries: Array) -> tuple[Array, Array | None]:
         """Keys and values of entries, [n, G, K] and [n, G, Kv], as stored."""
         at = self._places(sequence, entries)
         return self.k[at], None if self.v is None else self.v[at]
+
+    def _rounded(self, x: Array) -> Array:
+        return x if self.kv_type in ("f32", "f16") else rounded(x, self.kv_type)
 
     def copy(self, source: int, target: int) -> None:
         """One page over another."""

@@ -103,6 +103,7 @@ class ChatRequest(Sampling, kw_only=True):
     response_format: ResponseFormat | None = None
     reasoning_effort: str | None = None
     user: str | None = None
+    functions: list[Any] | None = None  # what came before tools
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -113,6 +114,8 @@ class ChatRequest(Sampling, kw_only=True):
 
 def ask(body: ChatRequest) -> Ask:
     """The internal request."""
+    if body.functions:
+        raise Problem("functions are not supported; give them as tools", param="functions")
     sampling = body.sampling()
     if body.max_completion_tokens is not None:
         sampling["max_tokens"] = body.max_completion_tokens
