@@ -14,6 +14,9 @@ from typing import Literal
 
 from tensormill.errors import RequestError
 
+MOST_THREADS, MOST_CONTEXT, MOST_SEQUENCES, MOST_DRAFTS = 1024, 1 << 24, 4096, 64
+MOST_KV = 1 << 28  # tokens
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
@@ -42,7 +45,8 @@ class EngineConfig:
     kv_disk_size: str = "8G"
     """Most bytes of that folder; what was not used for longest is given up first."""
     drafts: int = 0
-    """Most tokens guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the answer."""
+    """Most tokens that `tensormill serve` guesses ahead for a sequence and checks in one step; 0: none. Guesses change the
+    speed, never the answer."""
     draft_model: str | None = None
     """GGUF of a small model with the same vocabulary that guesses; without it guesses repeat the sequence's own text."""
     pre: str | None = None
@@ -51,6 +55,16 @@ class EngineConfig:
     """Chat template to use instead of the file's default: one that the file names, or a built-in format."""
 
     def __post_init__(self) -> None:
+        # Upper bounds, since a slip of the finger would spend minutes and gigabytes on books before a backend asks for memory.
+        _check(0 <= self.threads <= MOST_THREADS, "threads", f"between 0 and {MOST_THREADS}", self.threads)
+        _check(
+            0 <= self.context <= MOST_CONTEXT, "ctx", f"between 1 and {MOST_CONTEXT}, or 0 for the model's own", self.context
+        )
+        _check(self.chunk >= 1, "chunk", "1 or more", self.chunk)
+        _check(self.rows >= 1, "rows", "1 or more", self.rows)
+        _check(1 <= self.sequences <= MOST_SEQUENCES, "sequences", f"between 1 and {MOST_SEQUENCES}", self.sequences)
+        _check(0 <= self.kv_tokens <= MOST_KV, "kv-tokens", f"between 0 and {MOST_KV}", self.kv_tokens)
+        _check(0 <= self.drafts <= MOST_DRAFTS, "drafts", f"between 0 and {MOST_DRAFTS}", self.drafts)
         if self.kv_memory is not None:
             bytes_of(self.kv_memory, "kv-memory")
         bytes_of(self.kv_disk_size, "kv-disk-size")

@@ -52,7 +52,7 @@ def answer(session: Session, prompt: list[int], sampling: SamplingConfig) -> tup
         check(session._engine, session)
         pieces.append(piece)
     assert [p.finish for p in pieces[:-1]] == [None] * (len(pieces) - 1) and pieces[-1].token == -1
-    return [p.token for p in pieces[:-1]], "".join(p.text for p in pieces), pieces[-1].finish
+    return [p.token for p in pieces if p.token >= 0], "".join(p.text for p in pieces), pieces[-1].finish
 
 
 def once(engine: Engine, prompt: list[int], **sampling: object) -> tuple[list[int], str, str | None]:
@@ -228,6 +228,19 @@ def test_an_answer_that_nobody_reads_to_its_end(engine: Engine) -> None:
             next(pieces)
         pieces.close()
     assert answer(session, TEXT[:70], greedy()) == whole
+
+
+def test_a_long_prompt_can_be_left_between_its_chunks(folder: Path) -> None:
+    with open_engine(folder, VARIANTS[0], chunk=16) as engine:
+        session = engine.session()
+        pieces = session.generate(TEXT[:70], greedy())
+        assert [next(pieces) for _ in range(2)] == [Piece("", -1)] * 2
+        assert session.timings.prefill_tokens == 32
+        pieces.close()
+        check(engine, session)
+        found = answer(session, TEXT[:70], greedy())
+        session.end()
+        assert found == once(engine, TEXT[:70])
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -7,9 +7,12 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
 from ops.cpu_driver import OneOp, normal
 from tensormill.backends.cpu import compile
+from tensormill.backends.cpu.memory import region
+from tensormill.errors import BackendError
 
 
 def busy() -> float:
@@ -82,3 +85,8 @@ def test_the_interpreter_runs_meanwhile() -> None:
         time.sleep(0.001)
     worker.join()
     assert ticks > 5
+
+
+def test_more_memory_than_there_is_is_refused_at_once() -> None:
+    with pytest.raises(BackendError, match=r"one block of 4611686018.4 GB is needed, and this machine has"):
+        region(1 << 62)

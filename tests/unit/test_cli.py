@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -75,6 +76,24 @@ def test_help_of_a_command_imports_no_arrays() -> None:
         (["run", "MODEL", "hi", "--temperature", "-1"], 2, "temperature must be 0 or more"),
         (["run", "MODEL", "hi", "--temperature", "warm"], 2, "warm"),
         (["run", "MODEL", "hi", "--backend", "abacus"], 2, "abacus"),
+        (["run", "MODEL", "why", "is", "it"], 2, "no place for is it; a text with spaces needs quotes"),
+        (["run", "MODEL", "hi", "--threads", "-1"], 2, "threads must be between 0 and 1024, not -1"),
+        (["run", "MODEL", "hi", "--threads", "100000"], 2, "threads must be"),
+        (["run", "MODEL", "hi", "--ctx", "-5"], 2, "ctx must be"),
+        (["run", "MODEL", "hi", "--ctx", "99999999999"], 2, "ctx must be"),
+        (["run", "MODEL", "hi", "--chunk", "0"], 2, "chunk must be 1 or more"),
+        (["run", "MODEL", "hi", "--rows", "0"], 2, "rows must be 1 or more"),
+        (["run", "MODEL", "hi", "--sequences", "0"], 2, "sequences must be"),
+        (["run", "MODEL", "hi", "--kv-tokens", "-1"], 2, "kv-tokens must be"),
+        (["run", "MODEL", "hi", "--drafts", "-1"], 2, "drafts must be"),
+        (["run", "MODEL", "hi", "--drafts", "2"], 2, "`tensormill serve` alone"),
+        (["chat", "MODEL", "--draft-model", "MODEL"], 2, "`tensormill serve` alone"),
+        (["bench", "MODEL", "-p", "99999999999"], 2, "ctx must be"),
+        (["logits", "MODEL", "--tokens", "1"], 2, "--out is missing"),
+        (["eval", "ppm", "MODEL", "--file", __file__], 2, '"ppl", "kld"'),
+        (["trace", "MODEL", "--diff", "x.npz", "--tokens", "1", "--tolerance", "nan"], 2, "tolerance must be 0 or more"),
+        (["trace", "MODEL", "--diff", "/dev/null", "--tokens", "1"], 2, "of another kind, or damaged"),
+        (["logits", "MODEL", "--out", "/dev/null", "--tokens-file", "/dev/null"], 2, "of another kind, or damaged"),
         (["run", "MODEL", " "], 2, "the prompt is empty"),
         (["run", "MODEL", "hi", "--template", "nope", "--backend", "reference"], 1, "no chat template 'nope'"),
         (["run", "MODEL", "hi" * 500, "--backend", "reference", "--ctx", "512"], 2, "do not fit in the context"),
@@ -93,6 +112,39 @@ def test_errors_are_told_in_words(model: Path, words: list[str], code: int, told
     assert made.code == code
     assert "Traceback" not in made.err
     assert made.out == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("words", [["tokenize", "MODEL", "hé"], ["run", "MODEL", "--backend", "reference"], ["--version"]])
+def test_closed_streams_are_no_crash(model: Path, words: list[str], closed: str) -> None:
+    command = shlex.join([*COMMAND, *(str(model) if word == "MODEL" else word for word in words)])
+    made = subprocess.run(
+        f"{command} {closed}", shell=True, capture_output=True, text=True, env=ENVIRONMENT, input="", check=False
+    )
+    assert made.returncode == (2 if words[0] == "run" else 0)
+    assert "Traceback" not in made.stderr
+
+
+def test_what_a_terminal_cannot_show_is_escaped(model: Path) -> None:
+    environment = ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
+    command = [*COMMAND, "inspect", str(model), "--key", "tokenizer.ggml.merges"]
+    made = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert made.returncode == 0
+    assert "\\u0120 a" in made.stdout
+
+
+def test_a_full_disk_is_told_in_words(model: Path) -> None:
+    made = subprocess.run(
+        f"{shlex.join([*COMMAND, 'tokenize', str(model), 'hi'])} >/dev/full", shell=True, capture_output=True, text=True,
+        env=ENVIRONMENT, check=False,
+    )  # fmt: skip
+    assert (made.returncode, made.stderr) == (1, "tensormill: No space left on device\n")
+
+
+def test_a_context_beyond_the_trained_one_is_told(model: Path) -> None:
+    options = ["--backend", "reference", "--max-tokens", "1"]
+    assert "trained for 8192 tokens" in run("run", model, "hi", *options, "--ctx", "8193").err
+    assert "trained" not in run("run", model, "hi", *options, "--ctx", "8192").err
 
 
 def test_debug_shows_the_traceback() -> None:
@@ -181,6 +233,9 @@ def test_trace_names_the_first_value_that_departs(model: Path, tmp_path: Path) -
     same = run("trace", model, "--tokens", "5,6,7", "--diff", dump)
     assert same.code == 0
     assert same.out.startswith("no value departs")
+    listed = json.loads(run("trace", model, "--tokens", "5,6,7", "--diff", dump, "--json").out)
+    assert listed["departed"] is None
+    assert listed["values"]["output"] == {"nearest": "output", "distance": 0.0}
     values = dict(np.load(dump))
     wrong = [name for name in values if name.startswith("blk.1.") and name.split(".")[2] not in ("attn_norm", "attn_q")]
     for name in [*wrong, "gather_rows", "logits", "hidden", "output_norm", *(n for n in values if n.startswith("output"))]:
@@ -217,4 +272,10 @@ def test_doctor() -> None:
     assert found["machine"]["threads"] >= 1
     assert found["backends"]["reference"] == "ready"
     assert made.code == (1 if found["problems"] else 0)
+    bad = subprocess.run(
+        [*COMMAND, "doctor"], capture_output=True, text=True, env=ENVIRONMENT | {"TENSORMILL_ISA": "abacus"}, check=False
+    )
+    assert "Traceback" not in bad.stderr
+    assert bad.returncode == 1
+    assert "! the CPU backend" in bad.stdout
     assert run("doctor").out.splitlines()[-1] == (f"! {found['problems'][-1]}" if found["problems"] else "all is well")

@@ -60,11 +60,26 @@ def test_run_uses_templates_as_told(model: Path) -> None:
 
 def test_chat_commands(model: Path, tmp_path: Path) -> None:
     saved = tmp_path / "talk.json"
-    said = ["/help", "hi \\", "there", "/set temperature 0", "/set max-tokens 3", "/set seed x", "/set", "/system be kind"]
+    said = [
+        "/help",
+        "hi \\",
+        "there",
+        "/set temperature 0",
+        "/set max-tokens 3",
+        "/set seed x",
+        "/set ignore-eos maybe",
+        "/set dry-breakers a b",
+        "/set logit-bias 5:-1 8:2",
+        "/set logit-bias 5",
+        "/set",
+        "/system be kind",
+    ]
     said += ["again", f"/save {saved}", f"/save {__file__}", "/frob", "/reset", f"/save {saved}", "/exit", "not read"]
     made = run("chat", model, *FAST, "--max-tokens", "2", "--ignore-eos", stdin="\n".join(said) + "\n")
     assert made.code == 0
-    for told in ("Alt-Enter", "temperature is 0.0", "max_tokens is 3", "seed cannot be 'x'", "top_k 40", "is there already",
+    for told in ("Alt-Enter", "temperature is 0.0", "max_tokens is 3", "seed cannot be 'x'", "top_k 40",
+                 "ignore_eos cannot be 'maybe'", "dry_breakers is ('a', 'b')", "logit_bias is ((5, -1.0), (8, 2.0))",
+                 "logit_bias cannot be '5'", "is there already",
                  "there is no command /frob", "forgotten", "system message set"):  # fmt: skip
         assert told in made.err
     assert made.err.count("prefill") == 2
@@ -104,6 +119,25 @@ def test_ctrl_c_stops_the_answer(model: Path) -> None:
     assert code == 130
     assert err.rstrip().endswith("interrupted")
     assert "Traceback" not in err
+
+
+def test_ctrl_c_stops_the_reading_of_a_long_prompt(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompt").write_text("ab" * 25000)  # minutes for the reference
+    words = [*COMMAND, "run", str(model), "--backend", "reference", "--chunk", "32", "--ctx", "60000"]
+    with (tmp_path / "prompt").open() as prompt, subprocess.Popen(
+        words, stdin=prompt, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            assert b"trained for" in process.stderr.readline()  # it is loaded
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert err.rstrip().endswith(b"interrupted")
 
 
 class Terminal:

@@ -24,6 +24,7 @@ class Holding:
     node: Node | None
     resumed: int  # tokens that need not be computed
     snapshot: Snapshot | None = None  # to be put into the slot before the first step
+    answer: Node | None = None  # the last page of its answer whose states were kept
 
 
 class Cache:
@@ -103,6 +104,18 @@ class Cache:
             if table[i] and w in node.pages and node.pages[w] != table[i]:
                 self.pools[w].drop(table[i])
                 table[i] = self.pools[w].share(node.pages[w])
+
+    def keep_snapshot(self, holding: Holding, snapshot: Snapshot, size: int, *, answer: bool) -> None:
+        """Keep the states at the end of the last whole page; within an answer, instead of those a page before.
+
+        Who goes on with a conversation does so at its end, so one snapshot an answer is enough, however long it is.
+        """
+        node = holding.node
+        if node is None or node.snapshot is not None or not self.tree.keep_snapshot(node, snapshot, size) or not answer:
+            return
+        if holding.answer is not None:
+            self.tree.forget_snapshot(holding.answer)
+        holding.answer = node
 
     def close(self, holding: Holding) -> None:
         """End a sequence: its pages are the tree's alone, or free."""

@@ -113,7 +113,7 @@ class PrefixTree:
         if size > self._snapshot_room + sum(n.snapshot_bytes for n in self._snapshots):
             return False
         while size > self._snapshot_room:
-            self._forget_snapshot(next(iter(self._snapshots)))
+            self.forget_snapshot(next(iter(self._snapshots)))
         if node.snapshot is None:
             node.snapshot, node.snapshot_bytes = snapshot, size
             self._snapshots[node] = None
@@ -151,17 +151,24 @@ class PrefixTree:
             self._remove(below)
         for w in [*node.pages]:
             self._give_up(node, w) if w else None
-        if node.snapshot is not None:
-            self._forget_snapshot(node)
+        self.forget_snapshot(node)
         assert node.parent is not None
         node.parent.children.pop(node.tokens, None)
 
-    def _forget_snapshot(self, node: Node) -> None:
+    def forget_snapshot(self, node: Node) -> None:
+        """Give up the states at a node's end, if they are kept."""
+        if node.snapshot is None:
+            return
         if self.losing:
             self.losing(node, None)
         del self._snapshots[node]
         self._snapshot_room += node.snapshot_bytes
         node.snapshot, node.snapshot_bytes = None, 0
+
+    @property
+    def snapshots(self) -> list[Node]:
+        """The nodes with a snapshot, least recently used first."""
+        return list(self._snapshots)
 
     def nodes(self) -> Iterator[Node]:
         """Every node, for checking the books."""

@@ -70,7 +70,8 @@ def _turn(engine: Engine, session: Session, talk: Conversation, line: str, extra
         _tell(str(error))
         return
     print(flush=True)
-    talk.turns += [question, {"role": "assistant", "content": done.text}]
+    if done.tokens or done.finish != "interrupted":  # stopped before it answered: the question may be asked anew
+        talk.turns += [question, {"role": "assistant", "content": done.text}]
     _tell(closing_line(session.timings, done.finish))
 
 

@@ -12,7 +12,10 @@ from tensormill.cli.settings import AsJson
 
 _FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_vbmi", "avx512_bf16", "amx_int8", "amx_bf16")
 _ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve")
-_NEEDED = ("numpy", "gguf", "tokenizers", "jinja2", "cyclopts", "rich", "prompt_toolkit")
+_NEEDED = (
+    *("numpy", "gguf", "tokenizers", "jinja2", "llguidance", "msgspec", "cyclopts", "rich", "prompt_toolkit"),
+    *("starlette", "uvicorn", "prometheus-client"),
+)
 
 
 def main(*, json_: AsJson = False) -> int:
@@ -79,7 +82,7 @@ def _packages() -> dict[str, str]:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            versions[name] = "present" if util.find_spec(name) else "missing"
+            versions[name] = "present" if util.find_spec(name.replace("-", "_")) else "missing"
     return versions
 
 
@@ -90,8 +93,10 @@ def _backends() -> dict[str, str]:
     except ImportError:
         states["cpu"] = "not built"
     else:
-        isa = getattr(_native, "isa", None)
-        states["cpu"] = f"ready, {isa() if callable(isa) else isa or 'built'}"
+        try:
+            states["cpu"] = f"ready, {_native.isa()}"
+        except RuntimeError as why:  # a processor without AVX2, or TENSORMILL_ISA asks for what is not there
+            states["cpu"] = str(why)
     return states
 
 
@@ -109,8 +114,11 @@ def _problems(found: dict[str, dict[str, Any]]) -> list[str]:
         for name, version in found["packages"].items()
         if version == "missing" and name != "tensormill"
     ]
-    if not found["backends"]["cpu"].startswith("ready"):
+    state = found["backends"]["cpu"]
+    if state == "not built":
         problems.append("the CPU backend is not built: `make build` in a checkout, or reinstall the package")
+    elif not state.startswith("ready"):
+        problems.append(f"the CPU backend does not run: {state}")
     features = found["machine"]["features"]
     if platform.machine() in ("x86_64", "AMD64") and "avx2" not in features and platform.system() == "Linux":
         problems.append("this CPU has no AVX2, which the CPU backend needs; --backend reference runs, slowly")

@@ -86,5 +86,7 @@ def _load(file: Path) -> np.ndarray:
 
     try:
         return np.asarray(np.load(file, allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise RequestError(f"cannot read {file} as a .npy file: {error}") from None
+    except OSError as error:
+        raise RequestError(f"cannot read {file}: {error.strerror or error}") from None
+    except (ValueError, EOFError):  # numpy's words are about pickles
+        raise RequestError(f"cannot read {file} as a .npy file: it is of another kind, or damaged") from None

@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that `--help` is instant: 0 is fine, 1 failed
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ _SHORT = {"-t": "--threads", "-c": "--ctx"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: this process's); the exit code."""
+    _mend_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     words = [_SHORT.get(word, word) for word in words if word != "--debug"]
@@ -50,9 +52,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if debug:
             raise
-        print(f"tensormill: {error}", file=sys.stderr)
+        print(f"tensormill: {_in_words(error)}", file=sys.stderr)
         return 1
     return code
+
+
+def _mend_streams() -> None:
+    """A stream that was closed (`>&-`) reads or writes nothing; characters that a terminal lacks are shown as \\uNNNN."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (for the life of the process)
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _in_words(error: OSError) -> str:
+    """Without the number, and with the file where one is known."""
+    told = error.strerror or str(error)
+    return f"{error.filename}: {told}" if error.filename is not None else told
 
 
 def _dispatch(words: list[str]) -> int:

@@ -39,6 +39,18 @@ def _demo() -> Path:
 def load(model: str | None, config: EngineConfig) -> Engine:
     """The engine for a model, with a progress bar on a terminal's stderr."""
     path = find(model)
+    if config.drafts or config.draft_model is not None:  # a session answers alone and never guesses
+        raise RequestError("--drafts and --draft-model work with `tensormill serve` alone; leave them out here")
+    engine = _loaded(path, config)
+    from tensormill.models import context_length
+
+    trained = context_length(engine.metadata)
+    if 0 < trained < engine.context:
+        print(f"note: the model was trained for {trained} tokens; beyond them its answers get worse", file=sys.stderr)
+    return engine
+
+
+def _loaded(path: Path, config: EngineConfig) -> Engine:
     from tensormill.engine import Engine
 
     if not sys.stderr.isatty():

@@ -6,13 +6,15 @@ The names and help texts come from the dataclasses; only the few that differ on 
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 
 from tensormill.config import EngineConfig, SamplingConfig
+from tensormill.errors import RequestError
 
 _NAMES = {"context": "ctx", "kv_type": "kv", "json_": "json"}
 
@@ -26,7 +28,7 @@ def _flag(field: str) -> str:
 
 
 def call(verb: str, function: Callable[..., int], words: list[str]) -> int:
-    """Parse `words` by the signature of `function` and call it; 2 for wrong usage."""
+    """Parse `words` by the signature of `function` and call it; RequestError for wrong usage."""
     app = App(
         name=f"tensormill {verb}",
         version_flags=[],
@@ -35,10 +37,19 @@ def call(verb: str, function: Callable[..., int], words: list[str]) -> int:
     )
     app.default(function)
     try:
-        code = app(words, exit_on_error=False)
-    except CycloptsError:
-        return 2
+        code = app(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise RequestError(f"{_wrong(error)} (tensormill {verb} --help lists the options)") from None
     return int(code or 0)
+
+
+def _wrong(error: CycloptsError) -> str:
+    """What is wrong with the command line, in our words where the library's mislead."""
+    if isinstance(error, UnusedCliTokensError):
+        return f"there is no place for {shlex.join(error.unused_tokens or [])}; a text with spaces needs quotes"
+    if isinstance(error, MissingArgumentError) and error.argument is not None and not error.argument.tokens:
+        return f"{error.argument.name} is missing"
+    return str(error).strip().rstrip(".")
 
 
 def with_suggestions(sampling: SamplingConfig, metadata: Mapping[str, object]) -> SamplingConfig:

@@ -15,7 +15,7 @@ from tensormill.errors import TensorMillError
 HELP = """\
 /reset               forget the conversation, keep the system message
 /system [TEXT]       set the system message; without TEXT drop it
-/set [NAME VALUE]    change a sampling setting (temperature 0.5, seed 1, stop END); without NAME list them
+/set [NAME VALUE]    change a sampling setting (temperature 0.5, stop END, logit-bias 5:-1 8:2); without, list them
 /save FILE           write the conversation as JSON
 /help                this list
 /exit                leave (Ctrl-D and Ctrl-C twice do so too)
@@ -97,10 +97,18 @@ def parsed(name: str, text: str) -> Any:
         return None if none else int(text)
     default = getattr(SamplingConfig(), name)
     if isinstance(default, bool):
-        return {"true": True, "on": True, "1": True, "false": False, "0": False, "off": False}[text.lower()]
+        if text.lower() not in _SWITCH:
+            raise ValueError(text)
+        return _SWITCH[text.lower()]
+    if name == "dry_breakers":
+        return () if none else tuple(text.split())
+    if name == "logit_bias":
+        pairs = [] if none else [pair.split(":") for pair in text.split()]
+        return tuple((int(token), float(bias)) for token, bias in pairs)
     return type(default)(text)
 
 
+_SWITCH = {"true": True, "on": True, "1": True, "false": False, "0": False, "off": False}
 _COMMANDS: dict[str, Callable[[Conversation, str], str]] = {
     "reset": _reset,
     "system": _system,

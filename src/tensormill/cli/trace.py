@@ -5,6 +5,7 @@ What the ops mean is in the reference backend; how dumps are compared, in `progr
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tensormill.program import Program
+    from tensormill.program.diff import Report
 
 
 def main(
@@ -58,11 +60,13 @@ def main(
     path = find(model)
     if diff is None and dump is None:
         return _print(path, fused, backend, json_)
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise RequestError(f"tolerance must be 0 or more, not {tolerance}")
     if tokens is None:
         raise RequestError("--diff and --dump need the tokens to run: --tokens 1,2,3")
     from tensormill.cli.logits import token_ids
 
-    return _run(path, token_ids(tokens, None), diff, dump, tolerance)
+    return _run(path, token_ids(tokens, None), diff, dump, tolerance, json_)
 
 
 def _print(path: Path, fused: bool, backend: str, json_: bool) -> int:
@@ -114,9 +118,10 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _run(path: Path, tokens: list[int], diff: Path | None, dump: Path | None, tolerance: float) -> int:
+def _run(path: Path, tokens: list[int], diff: Path | None, dump: Path | None, tolerance: float, json_: bool) -> int:
     import numpy as np
 
+    from tensormill.cli.listing import print_json
     from tensormill.cli.models import load
     from tensormill.config import EngineConfig
     from tensormill.engine.values import values_of
@@ -133,16 +138,33 @@ def _run(path: Path, tokens: list[int], diff: Path | None, dump: Path | None, to
     if diff is None:
         return 0
     report = compare(program, ours, theirs, len(tokens), tolerance)
-    print(report)
+    if json_:
+        print_json(_as_distances(report))
+    else:
+        print(report)
     return 0 if report.departed is None else 1
+
+
+def _as_distances(report: Report) -> dict[str, Any]:
+    """Each value's nearest array and its distance; null where it has another size, since JSON has no infinity."""
+    nearest = {
+        name: {"nearest": key, "distance": distance if math.isfinite(distance) else None}
+        for name, (distance, key) in report.nearest.items()
+    }
+    return {"departed": report.departed, "tolerance": report.tolerance, "values": nearest}
 
 
 def _read_dump(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz file; RequestError if it is none."""
+    import zipfile
+    import zlib
+
     import numpy as np
 
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError) as error:
-        raise RequestError(f"cannot read {path} as an .npz dump: {error}") from None
+    except OSError as error:
+        raise RequestError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error):  # numpy's words are about pickles
+        raise RequestError(f"cannot read {path} as an .npz dump: it is of another kind, or damaged") from None

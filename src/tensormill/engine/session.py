@@ -29,7 +29,10 @@ Logits = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A bit of answer: its text (empty while a character or a stop string is incomplete) and its token; −1 at the end."""
+    """A bit of answer: its text (empty while a character or a stop string is incomplete) and its token.
+
+    The token is −1 at the end, and between the chunks of a long prompt, where a user may want to stop.
+    """
 
     text: str
     token: int
@@ -81,8 +84,14 @@ class Session:
         matcher = engine.grammars.compile(grammar.kind, grammar.text) if grammar else None
         started = time.perf_counter()
         self.timings = Timings(reused=self.begin(prompt))
-        logits = self.feed(prompt[self.timings.reused :])
-        self.timings.prefill(len(prompt) - self.timings.reused, time.perf_counter() - started)
+        for rows in self._chunks(prompt[self.timings.reused :], False, engine.chunk):
+            done = self.timings.reused + self.timings.prefill_tokens
+            self.timings.prefill(len(self.tokens) - done, time.perf_counter() - started)
+            if len(rows):
+                logits = rows.reshape(-1)
+            else:
+                yield Piece("", -1)
+                started = time.perf_counter()
         sampler = Sampler(sampling, len(logits), engine.tokenizer)
         stream, stops = engine.tokenizer.stream(), StopMatcher(sampling.stop)
         sampler.begin(prompt)
@@ -136,5 +145,5 @@ class Session:
         self.tokens += part
         engine.cache.commit(holding, self.tokens, len(self.tokens))
         if snapshot:
-            engine.keep_snapshot(holding.node, holding.slot)
+            engine.keep_snapshot(holding)
         return out

@@ -88,7 +88,8 @@ def _slot_bytes(cache: Cache, drafts: int) -> int:
 def _too_large(sizes: Sizes, needed: Callable[[int], int], least: int, page: int, kv_type: KVType) -> RequestError:
     assert sizes.memory is not None
     fits = bisect_right(range(sizes.sequences + 1, least), sizes.memory, key=needed) * page
-    smaller = "" if kv_type == "q4_0" else ", keep them smaller (--kv q8_0 or q4_0)"
+    less_each = {"q8_0": "q4_0", "q4_0": ""}.get(kv_type, "q8_0 or q4_0")
+    smaller = f", keep them smaller (--kv {less_each})" if less_each else ""
     less = f"lower --ctx to {fits}" if fits else "lower --sequences"
     if sizes.tokens > sizes.context:
         less = f"lower --kv-tokens to {fits}" if fits else less

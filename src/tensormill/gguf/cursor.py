@@ -60,7 +60,7 @@ class Cursor:
     def skip_strings(self, count: int, what: str) -> None:
         """Steps over `count` strings. This walk is most of the time that opening a large vocabulary takes."""
         if count > (self.end - self.at) // 8:
-            raise self.error(f"{what} claims {count} strings, more than the rest of the file could hold")
+            raise self.error(f"{what} claims {count} strings, more than the rest of the file could hold (truncated?)")
         at, end, data, unpack = self.at, self.end, self.data, _U64.unpack_from
         try:
             for _ in range(count):

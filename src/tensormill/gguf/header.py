@@ -101,7 +101,7 @@ def _count(cursor: Cursor, what: str, least: int) -> int:
     at = cursor.at
     count = cursor.u64(f"number of {what}")
     if count > (cursor.end - cursor.at) // least:
-        raise cursor.error(f"the file claims {count} {what}, more than its {cursor.end} bytes could hold", at)
+        raise cursor.error(f"the file claims {count} {what}, more than its {cursor.end} bytes could hold (truncated?)", at)
     return count
 
 

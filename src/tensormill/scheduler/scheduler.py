@@ -78,12 +78,17 @@ class Scheduler:
         """Add a sequence's work; how many tokens it takes of the budget."""
         sure = min(sequence.todo, left)
         snapshot = False
-        if self.stateful and not sequence.decoding:
-            border = (len(sequence.tokens) - 1) // self.cache.page * self.cache.page
+        page = self.cache.page
+        most = left - sure
+        if self.stateful and sequence.decoding:  # no guess leaps over a page's end: its states are worth a snapshot
+            to_border = -(sequence.past + 1) % page
+            snapshot, most = to_border == 0, min(most, max(to_border - 1, 0))
+        elif self.stateful:
+            border = (len(sequence.tokens) - 1) // page * page
             if sequence.past < border <= sequence.past + sure:  # end a chunk where the states are worth a snapshot
                 sure, snapshot = border - sequence.past, True
         wants = sure == sequence.todo
-        drafts = sequence.drafts[: left - sure] if wants else []
+        drafts = sequence.drafts[:most] if wants else []
         if not self._make_room(sequence, sequence.past + sure + len(drafts), works):
             return 0
         new = sequence.tokens[sequence.past : sequence.past + sure] + drafts
