@@ -32,7 +32,7 @@ lint: $(VENV)/built
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/vs_llama_cpp.py tests/get_models.py
+	MYPYPATH=src:benchmarks $(BIN)/mypy benchmarks/vs_llama_cpp.py benchmarks/serve_vs_llama_server.py tests/get_models.py
 	$(BIN)/lint-imports
 
 format: $(VENV)/built

@@ -4,7 +4,7 @@ The source is the sdist of llama-cpp-python; the compiler is Debian's clang-19 w
 stores that fill the AMX tile configuration, so its AMX build dies of an illegal instruction), else any clang. One
 build for each (version, compiler, CPU features) is kept under ~/.cache/tensormill: none is used on another CPU.
 
-    python benchmarks/llama_cpp_build.py [--jobs N]         prints the folder of llama-bench and llama-quantize
+    python benchmarks/llama_cpp_build.py [--jobs N]         prints the folder of its programs
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from machine import cpu_features
 VERSION = "0.3.36"  # of llama-cpp-python; llama.cpp commit 0c1e57098, October 2026
 HOME = Path.home() / ".cache" / "tensormill" / "llama.cpp-native"
 DEBIAN = ("clang-19", "libomp-19-dev")
-TARGETS = ("llama-bench", "llama-quantize")
+TARGETS = ("llama-bench", "llama-quantize", "llama-server")
 OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release",
     "BUILD_SHARED_LIBS": "ON",
@@ -37,9 +37,10 @@ OPTIONS = {
     "LLAMA_BUILD_TOOLS": "ON",
     "LLAMA_BUILD_APP": "OFF",
     "LLAMA_BUILD_EXAMPLES": "OFF",
-    "LLAMA_BUILD_SERVER": "OFF",
+    "LLAMA_BUILD_SERVER": "ON",
     "LLAMA_BUILD_TESTS": "OFF",
     "LLAMA_OPENSSL": "OFF",
+    "LLAMA_BUILD_UI": "OFF",
     "LLAMA_USE_PREBUILT_UI": "OFF",  # would be a download at build time
 }
 
@@ -62,14 +63,25 @@ class Baseline:
         """The llama-quantize program."""
         return self.folder / "bin" / "llama-quantize"
 
+    @property
+    def server(self) -> Path:
+        """The llama-server program."""
+        return self.folder / "bin" / "llama-server"
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is all there; a build of fewer tools, by an earlier version of this file, is not."""
+        tools = (self.folder / "bin" / tool for tool in TARGETS)
+        return (self.folder / "finished.json").exists() and all(t.exists() for t in tools)
+
 
 def build(jobs: int | None = None) -> Baseline:
-    """The build for this machine, made first if it is not there (ten CPU minutes); SystemExit says what failed."""
+    """The build for this machine, made first if it is not there (twenty CPU minutes); SystemExit says what failed."""
     cc, cxx = _compilers()
     compiler = _output(cc, "--version").splitlines()[0]
     key = hashlib.sha256(" ".join([VERSION, compiler, *cpu_features()]).encode()).hexdigest()[:12]
     baseline = Baseline(HOME / f"{VERSION}-{key}", VERSION, compiler)
-    if (baseline.folder / "finished.json").exists():
+    if baseline.finished:
         return baseline
     source = _source()
     options = [f"-D{name}={value}" for name, value in OPTIONS.items()]
