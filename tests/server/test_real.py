@@ -38,9 +38,10 @@ def test_it_knows_paris_whole_and_streamed_and_in_a_schema(client: openai.OpenAI
     whole = chat(client, PARIS)
     chunks = list(chat(client, PARIS, stream=True))
     assert "".join(c.choices[0].delta.content or "" for c in chunks) == whole.choices[0].message.content
-    schema = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
+    schema: dict[str, Any] = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
+    schema["additionalProperties"] = False
     form = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema, "strict": True}}
-    made = chat(client, PARIS, response_format=form, max_tokens=40)
+    made = chat(client, PARIS, response_format=form, max_tokens=200)
     assert json.loads(made.choices[0].message.content)["city"] in ("Paris", "Rome")
 
 

@@ -54,6 +54,7 @@ class Worker:
         self._send(
             [Ready(engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), engine.limits.rows)]
         )  # fmt: skip
+        self._crank.warm()
 
     def _progress(self, done: int, total: int) -> None:
         now = time.monotonic()
