@@ -1,6 +1,6 @@
 """Prometheus metrics with the meanings that vLLM gave them, under `tensormill:`. Fed by the event loop, never by a step.
 
-One label, the model's name. `engine_*` and `kv_pages_held` are ours: they show what a step frees.
+One label, the model's name. `engine_*`, `kv_pages_held` and `server_tasks` are ours: they show what is freed, and that all is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Metrics:
         self.kv_usage = self._gauge("kv_cache_usage_perc", "Share of the pages in use or remembered, 0 to 1")
         self.held = self._gauge("kv_pages_held", "Pages that requests hold now")
         self.up = self._gauge("engine_up", "1 while the model is loaded")
+        self.tasks = Gauge("tensormill:server_tasks", "Tasks of the server's event loop", registry=self.registry)
         self.steps = self._counter("engine_steps", "Steps computed")
         self.computed = self._counter("engine_computed_tokens", "Tokens computed, prompts' and answers'")
         self.preempted = self._counter("num_preemptions", "Sequences that lost their pages to others and were begun again")

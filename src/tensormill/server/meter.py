@@ -29,6 +29,7 @@ class Meter:
             except TimeoutError:
                 stats = model.engine.stats
             self._engine(model, stats)
+        self.metrics.tasks.set(len(asyncio.all_tasks()))
         return self.metrics.text()
 
     def _engine(self, model: ServedModel, stats: Stats) -> None:
