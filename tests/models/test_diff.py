@@ -91,4 +91,6 @@ def test_a_dump_of_something_else_is_refused(run: tuple[Program, Values]) -> Non
 
 
 def test_goldens_are_small() -> None:
-    assert all(path.stat().st_size <= 60_000 for path in Path(GOLDENS).rglob("*.npz"))
+    sizes = {path.name: path.stat().st_size for path in Path(GOLDENS).rglob("*.npz")}
+    assert sizes.pop("quantised.npz") <= 160_000  # 27 weight types in one file
+    assert max(sizes.values()) <= 60_000
