@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
 
 
 def lines() -> Iterator[str]:
@@ -47,7 +51,7 @@ def _typed() -> Iterator[str]:
     pressed = False
     while True:
         try:
-            yield session.prompt("› ")
+            yield _prompt(session)
             pressed = False
         except EOFError:
             return
@@ -56,3 +60,24 @@ def _typed() -> Iterator[str]:
                 return
             pressed = True
             print("Ctrl-C once more, Ctrl-D or /exit leaves", file=sys.stderr)
+
+
+def _prompt(session: PromptSession[str]) -> str:
+    """One entry; KeyboardInterrupt for Ctrl-C.
+
+    While the prompt is open Ctrl-C is a key. Before, it is a signal, and one that breaks into the making of the prompt's event
+    loop leaves it half made: so it is noted, and acted on when the prompt runs.
+    """
+    import signal
+
+    early: list[int] = []
+
+    def start() -> None:
+        if early:
+            session.app.exit(exception=KeyboardInterrupt())
+
+    before = signal.signal(signal.SIGINT, lambda number, _frame: early.append(number))
+    try:
+        return session.prompt("› ", handle_sigint=False, pre_run=start)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -39,13 +39,14 @@ async def embed(
     if dimensions and not 0 < dimensions <= width:
         raise Problem(f"dimensions must be between 1 and {width}, not {dimensions}", param="dimensions")
     requests = [Embed(f"{id}.{i}", tokens, pooling or model.pooling, caller.key, caller.salt) for i, tokens in enumerate(ids)]
+    failed: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(model.engine.embed(r)) for r in requests]
-    except* EngineError as failed:
-        first = failed.exceptions[0]
-        assert isinstance(first, EngineError)
-        raise problem_of(first) from None
+    except* EngineError as errors:
+        failed = errors.exceptions[0]
+    if isinstance(failed, EngineError):  # raised here: what is raised inside `except*` may come out as a group
+        raise problem_of(failed)
     return Embeddings([_vector(t.result(), dimensions) for t in tasks], sum(map(len, ids)))
 
 
