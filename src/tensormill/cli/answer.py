@@ -11,7 +11,7 @@ from tensormill.cli.interrupt import Interrupt
 
 if TYPE_CHECKING:
     from tensormill.config import SamplingConfig
-    from tensormill.engine import Engine, Session, Timings
+    from tensormill.engine import Session, Timings
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,6 @@ class Answer:
     text: str
     tokens: list[int]
     finish: str
-
-
-def prompt_tokens(engine: Engine, text: str) -> list[int]:
-    """Tokens of a rendered prompt; a beginning that both the template and the tokenizer write is kept once."""
-    tokenizer = engine.tokenizer
-    tokens = tokenizer.encode(text, add_special=True, parse_special=True)
-    doubled = len(tokens) > 1 and tokens[0] == tokens[1] == tokenizer.bos
-    return tokens[1:] if doubled else tokens
 
 
 def answer(

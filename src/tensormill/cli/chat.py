@@ -42,7 +42,7 @@ def main(
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
     with load(model, engine) as loaded:
         talk = Conversation(str(loaded.file.path), with_suggestions(sampling, loaded.metadata), system)
-        session, name = loaded.session(), loaded.template.name  # a file without a usable tokenizer fails here, not later
+        session, name = loaded.session(), loaded.prompts.template.name  # an unusable tokenizer fails here, not later
         about = f"{loaded.file.path.name}, context {loaded.context} tokens, chat template {name}"
         _tell(f"{about}; /help lists commands, Ctrl-D leaves")
         for line in lines():
@@ -60,12 +60,12 @@ def main(
 
 def _turn(engine: Engine, session: Session, talk: Conversation, line: str, extra: dict[str, Any]) -> None:
     """Ask and answer once; what fails is told and leaves the conversation as it was."""
-    from tensormill.cli.answer import answer, closing_line, prompt_tokens
+    from tensormill.cli.answer import answer, closing_line
 
     question = {"role": "user", "content": line}
     try:
-        prompt = engine.template.render([*talk.messages, question], **extra)
-        done = answer(session, prompt_tokens(engine, prompt), talk.sampling)
+        prompt = engine.prompts.chat([*talk.messages, question], extra)
+        done = answer(session, prompt.ids, talk.sampling)
     except TensorMillError as error:
         _tell(str(error))
         return

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tensormill import models
 from tensormill.cache import Cache, Holding
-from tensormill.chat import ChatTemplate
+from tensormill.chat import Prompts
 from tensormill.config import EngineConfig, bytes_of
 from tensormill.engine import drafting
 from tensormill.engine.memory import SHARE, free_memory
@@ -39,6 +39,7 @@ class Engine:
     def __init__(self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None) -> None:
         self.config = config
         self.file = file
+        self.prompts = Prompts(file.metadata, pre=config.pre, template=config.template)
         self.context = _context(config.context, models.context_length(file.metadata))
         self.chunk = min(config.chunk, self.context)
         self.program: Program = models.trace(file, context=self.context)["main"]
@@ -82,17 +83,10 @@ class Engine:
         """The file's metadata."""
         return self.file.metadata
 
-    @cached_property
+    @property
     def tokenizer(self) -> Tokenizer:
         """The file's tokenizer, built at first use; TokenizerError if it has none or an unknown one."""
-        return Tokenizer.from_metadata(self.metadata, pre=self.config.pre)
-
-    @cached_property
-    def template(self) -> ChatTemplate:
-        """The file's chat template, or a built-in one that suits its vocabulary."""
-        t = self.tokenizer
-        bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
-        return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
+        return self.prompts.tokenizer
 
     @cached_property
     def grammars(self) -> Grammars:

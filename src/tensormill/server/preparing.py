@@ -11,6 +11,7 @@ from typing import Any
 
 from llguidance import LLMatcher
 
+from tensormill import chat as chats
 from tensormill.chat.constrain import Wanted, constrain
 from tensormill.engine.messages import Grammar
 from tensormill.errors import RequestError, TemplateError
@@ -27,8 +28,8 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     sampling = _sampling(model, ask)
     try:
         if ask.messages is not None:
-            text = render(model, ask)
-            prompt = Prompt(_behind(model, ask, chat_tokens(model, text)), sampling, text[-_TAIL:])
+            made = chat(model, ask)
+            prompt = Prompt(_behind(model, ask, made.ids), sampling, made.text[-_TAIL:])
         else:
             prompt = Prompt(_behind(model, ask, _raw(model, ask)), sampling)
     except TemplateError as error:
@@ -75,26 +76,19 @@ def _shown(model: ServedModel, ask: Ask) -> list[int]:
     return [token for text in keeps if (token := model.tokenizer.id_of(text)) is not None]
 
 
-def render(model: ServedModel, ask: Ask) -> str:
-    """The prompt text of a chat."""
+def chat(model: ServedModel, ask: Ask) -> chats.Prompt:
+    """The prompt of a chat."""
     messages = ask.messages or []
     if not messages:
         raise Problem("messages must have at least one message", param="messages")
-    extra: dict[str, Any] = dict(ask.template_values)
+    values = dict(ask.template_values)
     if ask.thinking is not None:
-        extra.setdefault("enable_thinking", ask.thinking)
-    tools = ask.tools if ask.tool_choice != "none" else None
+        values.setdefault("enable_thinking", ask.thinking)
+    values["tools"] = ask.tools if ask.tool_choice != "none" else None
     last = messages[-1]
     if ask.continue_final and last.get("role") == "assistant" and isinstance(last.get("content"), str):
-        return model.template.render(messages[:-1], tools=tools, **extra) + str(last["content"])
-    return model.template.render(messages, tools=tools, **extra)
-
-
-def chat_tokens(model: ServedModel, text: str) -> list[int]:
-    """Ids of a rendered prompt; a beginning that both the template and the tokenizer write is kept once."""
-    tokens = model.tokenizer.encode(text, add_special=True, parse_special=True)
-    doubled = len(tokens) > 1 and tokens[0] == tokens[1] == model.tokenizer.bos
-    return tokens[1:] if doubled else tokens
+        return model.prompts.chat(messages[:-1], values, behind=str(last["content"]))
+    return model.prompts.chat(messages, values)
 
 
 def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
@@ -110,6 +104,8 @@ def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
 def _raw(model: ServedModel, ask: Ask) -> list[int]:
     if ask.suffix is not None:
         return _filled(model, ask)
+    if ask.write is not None:
+        return model.prompts.ids(model.prompts.seal.through(ask.write, ask.parts))
     if isinstance(ask.prompt, list):
         return list(ask.prompt)
     return model.tokenizer.encode(ask.prompt or "", add_special=ask.add_special, parse_special=ask.parse_special)

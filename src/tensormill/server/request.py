@@ -8,7 +8,7 @@ tool_calls with function.name and function.arguments, tool results with tool_cal
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,8 @@ class Ask:
     template_values: Values = field(default_factory=dict)  # variables for the template
 
     prompt: str | list[int] | None = None  # raw: no template
+    write: Callable[[Values], str] | None = None  # the request's own template, which makes the prompt of `parts`
+    parts: Values = field(default_factory=dict)
     before: list[int] = field(default_factory=list)  # ids in front of the prompt: an earlier exchange, as it was
     suffix: str | None = None  # fill in the middle, between prompt and this
     add_special: bool = True

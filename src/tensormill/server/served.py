@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from tensormill.chat import ChatTemplate
+from tensormill.chat import ChatTemplate, Prompts
 from tensormill.chat.parse import Format, choose, named
 from tensormill.config import EngineConfig, SamplingConfig
 from tensormill.engine.messages import Stats
@@ -53,16 +53,19 @@ class ServedModel:
         return self.file.metadata
 
     @cached_property
+    def prompts(self) -> Prompts:
+        """Messages to prompts."""
+        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template)
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """Text to ids and back."""
-        return Tokenizer.from_metadata(self.metadata, pre=self.config.pre)
+        return self.prompts.tokenizer
 
-    @cached_property
+    @property
     def template(self) -> ChatTemplate:
-        """Messages to a prompt."""
-        t = self.tokenizer
-        bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
-        return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
+        """Messages to text."""
+        return self.prompts.template
 
     @cached_property
     def format(self) -> Format:
@@ -87,4 +90,4 @@ class ServedModel:
 
     def read(self) -> None:
         """Build everything that is not the engine."""
-        _ = self.tokenizer, self.template, self.format, self.sampling, self.pooling, self.size
+        _ = self.prompts.seal, self.format, self.sampling, self.pooling, self.size

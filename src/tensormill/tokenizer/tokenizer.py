@@ -118,14 +118,20 @@ class Tokenizer:
         """Normal, control, user-defined, … ; corrected by text where files are known to be wrong."""
         return Kind(int(self._vocab.kinds[self._checked(token)]))
 
-    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
+    @property
+    def controls(self) -> list[str]:
+        """Texts that `encode` makes control tokens of where it parses them."""
+        return self._special.controls
+
+    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False, sign: str = "") -> list[int]:
         """Ids of a text. `add_special`: with BOS, EOS, SEP as the file asks. `parse_special`: `<|im_end|>` and the like
-        in the text become control tokens; leave it off for text that a user wrote."""
+        in the text become control tokens; leave it off for text that a user wrote. `sign`: a text that is taken out once
+        control tokens have been found, so that none is found where it stood."""
         ids: list[int] = []
         if add_special and self.add_bos and self.bos is not None:
             ids.append(self.bos)
         after_special = True
-        for piece in self._special.cut(_whole_characters(text), parse_special):
+        for piece in self._special.cut(_whole_characters(text), parse_special, sign):
             if isinstance(piece, int):
                 ids.append(piece)
                 after_special = True
