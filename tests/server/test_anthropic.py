@@ -151,6 +151,8 @@ def test_thinking(claude: anthropic.Anthropic, stream: bool) -> None:
     assert details and 2 <= details.thinking_tokens < message.usage.output_tokens
     again = [*HI, {"role": "assistant", "content": message.content}, {"role": "user", "content": "And?"}]
     assert blocks(ask(claude, stream=stream, messages=again)) == [{"type": "text", "text": GREETING}]
+    short = ask(claude, stream=stream, thinking={"type": "enabled", "budget_tokens": 1})
+    assert blocks(short)[0]["thinking"] == "The user" and blocks(short)[1]["text"] == "Good day!"
     hidden = ask(claude, stream=stream, thinking={"type": "adaptive", "display": "omitted"})
     assert blocks(hidden)[0] == {"type": "thinking", "thinking": ""} and len(hidden.content) == 2
     assert blocks(ask(claude, stream=stream, thinking={"type": "disabled"})) == [{"type": "text", "text": GREETING}]

@@ -128,7 +128,7 @@ def _generate(ask: Ask, prompt: Prompt, i: int, number: int) -> Generate:
     logprobs = max(ask.logprobs, 0) if ask.best_of > ask.n else ask.logprobs
     return Generate(
         f"{ask.id}.{number}", prompt.tokens, sampling, ask.caller.key, ask.caller.salt, ask.priority, logprobs,
-        grammar=prompt.grammar, shows=prompt.shows,
+        grammar=prompt.grammar, shows=prompt.shows, thinking=prompt.thinking,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ What cannot be served is refused here, in words for the sender, before an engine
 from __future__ import annotations
 
 import dataclasses
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -13,13 +14,15 @@ from llguidance import LLMatcher
 
 from tensormill import chat as chats
 from tensormill.chat.constrain import Wanted, constrain
-from tensormill.engine.messages import Grammar
+from tensormill.chat.constrain.frames import frame
+from tensormill.engine.messages import Grammar, Thinking
 from tensormill.errors import RequestError, TemplateError
 from tensormill.sampling.sources import source
 from tensormill.server.problem import Problem
 from tensormill.server.request import Ask, Prompt
 from tensormill.server.served import ServedModel
 
+_TAG = re.compile(r"<[^<>]*>")
 _TAIL = 4096  # characters of the prompt that the parser of the answer may need
 
 
@@ -37,6 +40,7 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     prompt.grammar = _grammar(model, ask, prompt.text)
     if prompt.grammar is not None:
         _check(prompt.grammar)
+    prompt.thinking = _thinking(model, ask, prompt.text)
     prompt.shows = None if ask.show_special else _shown(model, ask)
     return prompt
 
@@ -69,6 +73,22 @@ def _check(grammar: Grammar) -> None:
         raise Problem(str(error), param="tools" if grammar.kind == "composed" else "response_format") from error
     if fault:
         raise Problem(f"the grammar cannot be used: {fault}", param="response_format")
+
+
+def _thinking(model: ServedModel, ask: Ask, text: str) -> Thinking | None:
+    """The bound on reasoning, if there is one and the model's format has such a thing."""
+    around, budget = frame(model.format), ask.thinking_budget
+    if ask.messages is None or budget is None or around.reasoning is None:
+        return None
+    begin, end = around.reasoning
+    final = end + around.content[0]
+    close, answer = (end, final) if ask.tools and around.content[0] else (final, final)
+    if not around.content[0]:
+        close = answer = f"\n{end}\n\n"
+    ids, again = (model.tokenizer.encode(t, add_special=False, parse_special=True) for t in (close, answer))
+    opened = any(text.rstrip().endswith(marker) for marker in model.format.thinks)
+    tag = _TAG.match(end)
+    return Thinking(budget, begin.strip(), tag.group() if tag else end, ids, again, opened)
 
 
 def _shown(model: ServedModel, ask: Ask) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tensormill.chat.parse import Event
 from tensormill.config import SamplingConfig
-from tensormill.engine.messages import Chance, Grammar, Usage
+from tensormill.engine.messages import Chance, Grammar, Thinking, Usage
 
 Values = dict[str, Any]
 
@@ -41,6 +41,7 @@ class Ask:
     parallel_tool_calls: bool = True
     continue_final: bool = False  # the last message is the assistant's, and is to be continued
     thinking: bool | None = None  # None: as the template does without being told
+    thinking_budget: int | None = None  # tokens of reasoning; 0: none at all
     template_values: Values = field(default_factory=dict)  # variables for the template
 
     prompt: str | list[int] | None = None  # raw: no template
@@ -99,6 +100,7 @@ class Prompt:
     text: str = ""
     grammar: Grammar | None = None
     shows: list[int] | None = None
+    thinking: Thinking | None = None
     scores: list[Chance] = field(default_factory=list)  # of the prompt's own tokens but the first, for `echo` with logprobs
 
 

@@ -79,6 +79,7 @@ def _answer(got: AnswerRequest, **prompt: Any) -> Ask:
     return Ask(
         model=got.model,
         thinking=thinking,
+        thinking_budget=0 if thinking is False else None,
         template_values=values,
         sampling=sampling(got.options),
         grammar=_grammar(got.format),
