@@ -179,6 +179,9 @@ class ServerConfig:
     """Seconds that answers under way have to end after SIGTERM."""
     memory: int = 0
     """Most bytes of weights that are loaded at once, with several models; 0: no limit."""
+    otlp_endpoint: str = ""
+    """Where traces go, such as http://localhost:4318 (OTLP over HTTP, needs tensormill[otel]); else what
+    OTEL_EXPORTER_OTLP_ENDPOINT says, if anything."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much is logged (JSON lines on stderr, without prompts)."""
 

@@ -102,7 +102,7 @@ async def _feed(
 ) -> None:
     ask, prompt, i = run
     request = _generate(ask, prompt, i, number)
-    watch = meter.sequence(model.name, ask.arrived)
+    watch = meter.sequence(model.name, ask)
     try:
         if request.sampling.max_tokens == 0:  # nothing to compute: the prompt alone was asked for
             inbox.put_nowait(Bit(number, [], finish="length", usage=Usage(len(prompt.tokens), 0, 0, 0.0, 0.0, 0.0)))

@@ -15,6 +15,7 @@ from typing import Any
 from tensormill.chat.parse import Event
 from tensormill.config import SamplingConfig
 from tensormill.engine.messages import Chance, Grammar, Thinking, Usage
+from tensormill.observe.traces import Trace
 
 Values = dict[str, Any]
 
@@ -63,6 +64,7 @@ class Ask:
     priority: int = 0
     timeout: float | None = None  # seconds
     arrived: float = field(default_factory=time.monotonic)
+    trace: Trace = field(default_factory=Trace)
 
     @property
     def many(self) -> int:
