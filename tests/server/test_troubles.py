@@ -259,8 +259,15 @@ def test_large_bodies_and_slow_answers_have_limits(slow: Path) -> None:
 
 def test_models_are_loaded_when_asked_for_and_unloaded_for_others(model: Path, slow: Path, tmp_path: Path) -> None:
     other = write_model(tmp_path / "other.gguf", seed=6)
-    room = slow.stat().st_size + other.stat().st_size // 2
-    with serving(model, slow, other, flags=("--memory", str(room))) as live:
+    small = ("--ctx", "1024", "--sequences", "2", "--kv-tokens", "16384")
+
+    def sizes(live: Live) -> dict[str, int]:
+        return {m["id"]: m["status"]["bytes"] for m in httpx.get(live.url + "/v1/models").json()["data"]}
+
+    with serving(slow, flags=small) as alone:
+        room = sizes(alone)["slow"] + other.stat().st_size // 2
+        assert sizes(alone)["slow"] > 1.2 * slow.stat().st_size  # the caches too
+    with serving(model, slow, other, flags=("--memory", str(room), *small)) as live:
 
         def loaded() -> set[str]:
             listed = httpx.get(live.url + "/v1/models").json()["data"]
@@ -276,6 +283,7 @@ def test_models_are_loaded_when_asked_for_and_unloaded_for_others(model: Path, s
         assert ask("slow").status_code == 200
         assert "slow" in loaded()
         assert "tiny" not in loaded()
+        assert sum(sizes(live).values()) <= room
         with ThreadPoolExecutor(1) as pool:
             busy = pool.submit(ask, "slow", 600)
             time.sleep(0.3)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tensormill.chat import ChatTemplate, Prompts
 from tensormill.chat.parse import Format, choose, named
-from tensormill.config import EngineConfig, SamplingConfig
+from tensormill.config import EngineConfig, SamplingConfig, bytes_of
 from tensormill.engine.messages import Stats
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.sampling import suggested
@@ -38,6 +38,7 @@ class ServedModel:
         self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
         self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)
+        self._caches = bytes_of(config.kv_memory, "kv-memory") if config.kv_memory else 0
         self._chat_format = chat_format
         if chat_format is not None:
             named(chat_format)
@@ -87,6 +88,13 @@ class ServedModel:
     def size(self) -> int:
         """Bytes of weights."""
         return sum(t.nbytes for t in self.file.tensors.values())
+
+    @property
+    def memory(self) -> int:
+        """Bytes of weights and caches; while it is not loaded, those of the caches as they were last, or are asked to be."""
+        if self.engine.info is not None:
+            self._caches = self.engine.info.cache_bytes
+        return self.size + self._caches
 
     def read(self) -> None:
         """Build everything that is not the engine."""

@@ -45,15 +45,16 @@ class Worker:
     def _open(self, load: Load) -> None:
         from tensormill.engine.crank import Crank
         from tensormill.engine.engine import Engine
+        from tensormill.engine.sizing import cache_bytes
 
         engine = Engine.load(load.path, load.config, self._progress)
         self._crank = Crank(engine)
         _ = engine.tokenizer  # built now, so that a file without one is refused at load
+        limits = engine.limits
         width = engine.program.outputs["hidden"].shape[1]
-        cached = (engine.limits.pages[0] - 1) * engine.limits.page
-        self._send(
-            [Ready(engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), engine.limits.rows)]
-        )  # fmt: skip
+        cached = (limits.pages[0] - 1) * limits.page
+        size = cache_bytes(engine.program, dict(limits.pages), limits.page, limits.kv_type, limits.slots, limits.drafts)
+        self._send([Ready(engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), limits.rows, size)])
         self._crank.warm()
 
     def _progress(self, done: int, total: int) -> None:

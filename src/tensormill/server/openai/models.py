@@ -30,7 +30,7 @@ def _model(server: Server, name: str) -> Values:
     model = server.registry.find(name)
     info = model.engine.info
     more = {"max_model_len": info.context} if info else {}
-    status = {"loaded": model.engine.loaded}
+    status = {"loaded": model.engine.loaded, "bytes": model.memory if model.engine.active else 0}
     return {"id": name, "object": "model", "created": model.created, "owned_by": "tensormill", **more, "status": status}
 
 
