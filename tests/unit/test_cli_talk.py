@@ -27,6 +27,7 @@ def test_run_answers_and_says_how_fast(model: Path) -> None:
     assert made.code == 0
     assert len(made.out) > 1
     assert "prefill 23 tokens" in made.err
+    assert "no chat template" in made.err and "'chatml'" in made.err and "--raw" in made.err
     assert "decode" in made.err
     assert "cut at --max-tokens" in made.err
     again = json.loads(run("run", model, *FAST, "--max-tokens", "6", "--ignore-eos", "--json", stdin="hello").out)
@@ -52,6 +53,7 @@ def test_run_uses_templates_as_told(model: Path) -> None:
         return int(json.loads(made.out)["prefill"]["tokens"])
 
     assert tokens("--raw") == 3
+    assert "no chat template" not in run("run", model, "xyz", *FAST, "--max-tokens", "1", "--raw").err
     chatml = tokens()
     assert tokens("--template", "chatml") == chatml
     assert tokens("--system", "xyz") == chatml + len("system") + len("xyz") + 2 + 2

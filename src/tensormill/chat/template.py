@@ -35,6 +35,8 @@ class ChatTemplate:
         self.eos = eos
         self._program = Program(source, limits)
         self._with_tools: ChatTemplate | None = None
+        self.guessed = False
+        """Whether the file has none, so that a built-in one was chosen: perhaps it never learned to chat."""
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object], *, bos: str, eos: str, name: str | None = None) -> ChatTemplate:
@@ -45,7 +47,8 @@ class ChatTemplate:
         Raises TemplateError for an unknown name, listing those there are.
         """
         sources = _sources(metadata)
-        if name is None and "default" not in sources:
+        guessed = name is None and "default" not in sources
+        if guessed:
             tokens = metadata.get("tokenizer.ggml.tokens")
             name = choose(tokens if isinstance(tokens, Sequence) else ())
         chosen = name or "default"
@@ -57,6 +60,7 @@ class ChatTemplate:
             template = cls(source, bos=bos, eos=eos, name=chosen)
         except TemplateError as error:
             raise TemplateError(f"{error} (--template NAME uses another: {', '.join(FORMATS)})") from None
+        template.guessed = guessed
         if name is None and "tool_use" in sources:
             template._with_tools = cls(sources["tool_use"], bos=bos, eos=eos, name="tool_use")
         return template

@@ -42,7 +42,8 @@ def main(
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
     with load(model, engine) as loaded:
         talk = Conversation(str(loaded.file.path), with_suggestions(sampling, loaded.metadata), system)
-        session, name = loaded.session(), loaded.prompts.template.name  # an unusable tokenizer fails here, not later
+        session, template = loaded.session(), loaded.prompts.template  # an unusable tokenizer fails here, not later
+        name = template.name + (" (built in: the file has none; `run --raw` continues text)" if template.guessed else "")
         about = f"{loaded.file.path.name}, context {loaded.context} tokens, chat template {name}"
         _tell(f"{about}; /help lists commands, Ctrl-D leaves")
         for line in lines():

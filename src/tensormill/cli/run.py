@@ -77,6 +77,12 @@ def _sorted_out(model: str | None, prompt: str | None) -> tuple[str | None, str]
 
 
 def _chat_prompt(engine: Engine, prompt: str, system: str | None, think: bool | None) -> list[int]:
+    if engine.prompts.template.guessed:
+        print(
+            f"the file has no chat template, perhaps since it is no chat model: the prompt is written as "
+            f"{engine.prompts.template.name!r} (--raw continues it as it is, --template NAME writes it otherwise)",
+            file=sys.stderr,
+        )
     messages = [{"role": "system", "content": system}] if system else []
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
     return engine.prompts.chat([*messages, {"role": "user", "content": prompt}], extra).ids

@@ -98,6 +98,7 @@ async def props(server: Server, request: Request) -> Response:
             "cached_tokens": info.cached if info else 0,
             "total_slots": model.config.sequences,
             "chat_template": model.template.source,
+            "chat_template_built_in": model.template.guessed,
             "chat_format": model.format.name,
             "pooling": model.pooling,
             "bos_token": _token(model, model.tokenizer.bos),

@@ -5,6 +5,7 @@ Reading a file's header costs a fraction of a second and no weights; the engine 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -19,6 +20,7 @@ from tensormill.sampling import suggested
 from tensormill.server.process import EngineProcess
 from tensormill.tokenizer import Tokenizer
 
+log = logging.getLogger("tensormill.server")
 _POOLINGS = {1: "mean", 2: "cls", 3: "last"}
 
 
@@ -98,4 +100,9 @@ class ServedModel:
 
     def read(self) -> None:
         """Build everything that is not the engine."""
+        fresh = "prompts" not in vars(self)
         _ = self.prompts.seal, self.format, self.sampling, self.pooling, self.size
+        if fresh and self.template.guessed:
+            log.warning(
+                "no chat template in the file: a built-in one is used", extra={"model": self.name, "as": self.template.name}
+            )
