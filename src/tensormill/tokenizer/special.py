@@ -26,7 +26,8 @@ class SpecialTokens:
 
     def __post_init__(self) -> None:
         always = [t for t in self.tokens if not t[2]]
-        self._pools = {True: self.tokens, False: always, None: [t for t in always if t[0] not in self.structure]}
+        mine = [t for t in always if t[0] not in self.structure]
+        self._pools: dict[bool | None, list[tuple[str, int, bool]]] = {True: self.tokens, False: always, None: mine}
         self._starts = {pool: {t[0][:_PREFIX] for t in tokens} for pool, tokens in self._pools.items()}
 
     @property
@@ -38,8 +39,10 @@ class SpecialTokens:
         """Pieces of text and token ids, in order; no piece is empty. A `sign` hides what it stands in from the first search
         and is gone in the second, which is for the user-defined tokens of people's text alone (`requested` None)."""
         if sign and sign in text:
-            pieces = ([p] if isinstance(p, int) else self.cut(p.replace(sign, ""), None) for p in self.cut(text, requested))
-            return [inner for outer in pieces for inner in outer]
+            found: list[str | int] = []
+            for piece in self.cut(text, requested):
+                found += [piece] if isinstance(piece, int) else self.cut(piece.replace(sign, ""), None)
+            return found
         pieces: list[str | int] = [text] if text else []
         present = {start for start in self._starts[requested] if start in text}
         if not present:
