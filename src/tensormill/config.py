@@ -16,6 +16,8 @@ from tensormill.errors import RequestError
 
 MOST_THREADS, MOST_CONTEXT, MOST_SEQUENCES, MOST_DRAFTS = 1024, 1 << 24, 4096, 64
 MOST_KV = 1 << 28  # tokens
+MOST_PENALTY = 1_000_000  # beyond it only overflow lies
+_WITHIN = f"between -{MOST_PENALTY} and {MOST_PENALTY}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,8 @@ class SamplingConfig:
         _check(0 <= self.xtc_probability <= 1, "xtc-probability", "between 0 and 1", self.xtc_probability)
         _check(0 <= self.xtc_threshold <= 1, "xtc-threshold", "between 0 and 1", self.xtc_threshold)
         self._check_repetition()
-        biases = all(t >= 0 and (math.isfinite(b) or b == -math.inf) for t, b in self.logit_bias)
-        _check(biases, "logit-bias", "token ids with numbers or minus infinity", self.logit_bias)
+        biases = all(t >= 0 and (abs(b) <= MOST_PENALTY or b == -math.inf) for t, b in self.logit_bias)
+        _check(biases, "logit-bias", f"token ids with numbers up to {MOST_PENALTY} or minus infinity", self.logit_bias)
         _check(self.seed is None or 0 <= self.seed < 1 << 64, "seed", "between 0 and 2^64 - 1", self.seed)
         _check(all(self.stop), "stop", "a text of at least one character", "")
         _check(self.max_tokens is None or self.max_tokens >= 0, "max-tokens", "0 or more", self.max_tokens)
@@ -137,11 +139,11 @@ class SamplingConfig:
 
     def _check_repetition(self) -> None:
         _check(
-            math.isfinite(self.repeat_penalty) and self.repeat_penalty > 0,
-            *("repeat-penalty", "above 0", self.repeat_penalty),
+            1 / MOST_PENALTY <= self.repeat_penalty <= MOST_PENALTY,
+            *("repeat-penalty", f"between {1 / MOST_PENALTY} and {MOST_PENALTY}", self.repeat_penalty),
         )
-        _check(math.isfinite(self.presence_penalty), "presence-penalty", "a number", self.presence_penalty)
-        _check(math.isfinite(self.frequency_penalty), "frequency-penalty", "a number", self.frequency_penalty)
+        _check(abs(self.presence_penalty) <= MOST_PENALTY, "presence-penalty", _WITHIN, self.presence_penalty)
+        _check(abs(self.frequency_penalty) <= MOST_PENALTY, "frequency-penalty", _WITHIN, self.frequency_penalty)
         _check(self.penalty_window >= -1, "penalty-window", "-1 or more", self.penalty_window)
         dry = math.isfinite(self.dry_multiplier) and self.dry_multiplier >= 0
         _check(dry, "dry-multiplier", "0 or more", self.dry_multiplier)
