@@ -105,6 +105,7 @@ class PrefixTree:
         for w, page in pages.items():
             if page and w not in node.pages:
                 node.pages[w] = self._pools[w].share(page)
+                self._touch_page(node, w)
         self.touch(node)
         return node
 
@@ -121,13 +122,24 @@ class PrefixTree:
         return True
 
     def touch(self, node: Node) -> None:
-        """Mark a path as used: children older than parents, so that leaves go first."""
+        """Mark as used what a resume behind a node needs: of a window's pages and the states no more than that.
+
+        Whole paths are older at their leaves, which go first; a window's pages are older at its beginning, since only the next
+        resume further back needs those.
+        """
         for n in node.path():
-            for w in n.pages:
-                self._used[w][n] = None
-                self._used[w].move_to_end(n)
-            if n.snapshot is not None:
-                self._snapshots.move_to_end(n)
+            self._touch_page(n, 0)
+        for w in self._pools:
+            if w:
+                for n in reversed([n for n, _ in zip(node.path(), range(self.window_pages(w)), strict=False)]):
+                    self._touch_page(n, w)
+        if node.snapshot is not None:
+            self._snapshots.move_to_end(node)
+
+    def _touch_page(self, node: Node, lifetime: int) -> None:
+        if lifetime in node.pages:
+            self._used[lifetime][node] = None
+            self._used[lifetime].move_to_end(node)
 
     def evict(self, lifetime: int) -> bool:
         """Give up the least recently used page of a lifetime that no request holds; False if all are in use."""
