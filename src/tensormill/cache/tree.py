@@ -51,7 +51,7 @@ class PrefixTree:
         self._roots: dict[str, Node] = {}
         self._used: dict[int, OrderedDict[Node, None]] = {w: OrderedDict() for w in pools}  # oldest first
         self._snapshots: OrderedDict[Node, None] = OrderedDict()
-        self._snapshot_room = snapshot_budget
+        self.snapshot_budget = self._snapshot_room = snapshot_budget
 
     @property
     def lifetimes(self) -> list[int]:
@@ -77,6 +77,14 @@ class PrefixTree:
             if self._can_resume(node):
                 best = node
         return best
+
+    def known(self, tokens: Sequence[int], salt: str) -> int:
+        """How many whole pages of a request the tree has, whether it can resume behind them or not."""
+        node, depth = self._roots.get(salt), 0
+        while node is not None and (depth + 1) * self.page < len(tokens):
+            node = node.children.get(tuple(tokens[depth * self.page : (depth + 1) * self.page]))
+            depth += node is not None
+        return depth
 
     def _can_resume(self, node: Node) -> bool:
         if self.slots and node.snapshot is None:
@@ -168,11 +176,15 @@ class PrefixTree:
         node.parent.children.pop(node.tokens, None)
 
     def forget_snapshot(self, node: Node) -> None:
-        """Give up the states at a node's end, if they are kept."""
+        """Give up the states at a node's end, if they are kept, for want of room."""
+        if node.snapshot is not None and self.losing:
+            self.losing(node, None)
+        self.drop_snapshot(node)
+
+    def drop_snapshot(self, node: Node) -> None:
+        """Drop the states at a node's end, if they are kept: others do as well."""
         if node.snapshot is None:
             return
-        if self.losing:
-            self.losing(node, None)
         del self._snapshots[node]
         self._snapshot_room += node.snapshot_bytes
         node.snapshot, node.snapshot_bytes = None, 0

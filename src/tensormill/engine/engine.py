@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill import models
-from tensormill.cache import Cache, Holding
+from tensormill.cache import Cache, Holding, Keep
 from tensormill.chat import ChatTemplate
 from tensormill.config import EngineConfig, bytes_of
 from tensormill.engine import drafting
@@ -131,11 +131,11 @@ class Engine:
         step = build_step(runs, components=self.components, ratios=ratios)
         return self.executable.run(step)
 
-    def keep_snapshot(self, holding: Holding, *, answer: bool = False) -> None:
+    def keep_snapshot(self, holding: Holding, why: Keep = "end") -> None:
         """Keep what a sequence's slot holds at the end of its last whole page, so that later prompts can resume there."""
         if holding.node is not None and holding.node.snapshot is None:
             states = self.executable.snapshot(holding.slot)
-            self.cache.keep_snapshot(holding, states, sum(s.nbytes for s in states.values()), answer=answer)
+            self.cache.keep_snapshot(holding, states, sum(s.nbytes for s in states.values()), why)
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
         """Refuse what cannot be computed: no tokens, unknown ones, more than the context."""
