@@ -51,13 +51,19 @@ class Cache:
     def attach(self, disk: DiskTier) -> None:
         """Keep pages and snapshots on disk too, from now on."""
         self._disk = disk
-        self.tree.losing = lambda node, w: disk.save_snapshot(node) if w is None else disk.save_page(node, w)
+        self.tree.losing = disk.losing
 
     def flush(self) -> None:
         """Write to disk what the tree has; the beginnings last, so that they are given up last."""
         if self._disk:
             for node in sorted(self.tree.nodes(), key=lambda n: -n.depth):
                 self._disk.save(node)
+        self.settle()
+
+    def settle(self, seconds: float | None = None) -> None:
+        """Wait until all that is to be on disk is there, at most so long; another thread may do so too."""
+        if self._disk:
+            self._disk.files.settle(seconds)
 
     @property
     def free_slots(self) -> int:
