@@ -204,6 +204,15 @@ def bytes_of(text: str, name: str) -> int:
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
+def in_words(size: float) -> str:
+    """Bytes as people read them: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
+
+
 def _check(fine: bool, name: str, expected: str, found: object) -> None:
     if not fine:
         raise RequestError(f"{name} must be {expected}, not {found!r}")

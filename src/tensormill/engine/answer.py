@@ -30,6 +30,8 @@ class Answer:
         self.sequence = Sequence(
             request.id, list(request.tokens), len(request.tokens), request.key, request.salt, request.priority
         )  # fmt: skip
+        if engine.stateful:
+            self.sequence.borders.update(_first_turn(request.tokens, engine))
         self._request = request
         self._engine = engine
         self._clock = clock
@@ -149,6 +151,13 @@ class Answer:
             drafted=self._drafted,
             accepted=self._accepted,
         )
+
+
+def _first_turn(tokens: Seq[int], engine: Engine) -> Seq[int]:
+    """Where the first message of a chat ends, if it fills a page: what many users share (instructions, tools) stands in it."""
+    page, kind = engine.limits.page, engine.tokenizer.kind
+    found = next((i for i in range(page, len(tokens)) if kind(tokens[i]) is Kind.CONTROL), None)
+    return [] if found is None else [found]
 
 
 def chance(logits: Logits, token: int, top: int) -> Chance:

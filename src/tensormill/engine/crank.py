@@ -202,7 +202,7 @@ class Crank:
                 self._governor.learned(work.sequence.id, len(drafts), len(accepted) - 1)
         self.scheduler.commit(work, accepted)
         if work.snapshot and work.sequence.holding is not None:
-            self.engine.keep_snapshot(work.sequence.holding, answer=work.past >= work.sequence.prompt)
+            self.engine.keep_snapshot(work.sequence.holding, work.snapshot)
         if answer.finished:
             del self._answers[work.sequence.id]
             self._forget(work.sequence)

@@ -41,7 +41,6 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     salt: str = ""
     priority: int = 0
     logprobs: int = -1  # alternatives to report for each token; −1: no log-probabilities
-    prompt_logprobs: bool = False
     grammar: Grammar | None = None
     shows: list[int] | None = None  # control tokens whose text is shown; None: all of them
     thinking: Thinking | None = None

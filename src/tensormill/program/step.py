@@ -104,7 +104,7 @@ def build_step(runs: Sequence[Run], *, components: int = 1, ratios: Sequence[int
 
 
 def _decode(runs: Sequence[Run], components: int, ratios: Sequence[int]) -> Step:
-    """A step of one token of each sequence, as `build_step` says, without the general way's many small arrays (0.3 ms)."""
+    """A step of one token of each sequence, as `build_step` says, without the general way's many small arrays."""
     n = len(runs)
     index = _ints([r.past for r in runs])
     rows = np.arange(n + 1, dtype=np.int32)

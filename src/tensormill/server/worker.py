@@ -12,13 +12,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tensormill.engine.messages import Stats
 from tensormill.errors import TensorMillError
 from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, Up, frame, receive
 
 _STATS_EVERY = 0.25  # seconds, while there is work
+LEAVING = 5.0  # seconds that the disk has at the end
 
 
 class Worker:
@@ -27,6 +28,7 @@ class Worker:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._inbox: queue.SimpleQueue[Down] = queue.SimpleQueue()
+        self._settle: Callable[[float], None] = lambda seconds: None
         self._told = 0.0
 
     def serve(self) -> None:
@@ -49,6 +51,7 @@ class Worker:
 
         engine = Engine.load(load.path, load.config, self._progress)
         self._crank = Crank(engine)
+        self._settle = engine.cache.settle
         _ = engine.tokenizer  # built now, so that a file without one is refused at load
         limits = engine.limits
         width = engine.program.outputs["hidden"].shape[1]
@@ -70,6 +73,7 @@ class Worker:
                 for message in receive(self._sock):
                     self._inbox.put(message)
         except (EOFError, OSError):
+            self._settle(LEAVING)  # what ended requests left for the disk is still written
             os._exit(0)
 
     def _round(self) -> None:
