@@ -7,10 +7,12 @@
 namespace mill::TM_ISA::linear {
 namespace {
 
-inline constexpr int64_t kChunk = 256;  // inputs decoded at a time: two panels of float32 are 32 KB
+inline constexpr int64_t kChunk = 128;       // inputs at a time: two panels of float32 are 16 KB, a third of the L1
+inline constexpr int64_t kPrefetch = 2048;  // bytes ahead, of weights that come straight from the packed elements
 
-// P panels (weights at w[p], one line of `bytes` for each input) x NT tokens, inputs [0, n).
-template <class F, int P, int NT>
+// P panels (weights at w[p], one line of `bytes` for each input) x NT tokens, inputs [0, n). The totals stay in
+// memory, touched once for each 32 inputs: the registers are full of chains.
+template <class F, int P, int NT, bool ahead>
 TM_INLINE void chains(const uint8_t* const* w, const float* const* x, int64_t n, Floats (*total)[P]) {
   for (int64_t k0 = 0; k0 < n; k0 += 32) {
     const int64_t end = n - k0 < 32 ? n : k0 + 32;
@@ -18,14 +20,22 @@ TM_INLINE void chains(const uint8_t* const* w, const float* const* x, int64_t n,
     for (int t = 0; t < NT; ++t)
       for (int p = 0; p < P; ++p) even[t][p] = odd[t][p] = zero_floats();
     int64_t k = k0;
-    for (; k + 1 < end; k += 2)
+    for (; k + 1 < end; k += 2) {
+      Floats w0[P], w1[P];
       for (int p = 0; p < P; ++p) {
-        const Floats w0 = F::load(w[p] + 16 * k * F::kBytes), w1 = F::load(w[p] + 16 * (k + 1) * F::kBytes);
-        for (int t = 0; t < NT; ++t) {
-          even[t][p] = fma(w0, broadcast(x[t][k]), even[t][p]);
-          odd[t][p] = fma(w1, broadcast(x[t][k + 1]), odd[t][p]);
-        }
+        const uint8_t* at = w[p] + 16 * k * F::kBytes;
+        if constexpr (ahead)
+          for (int i = 0; i < 32 * F::kBytes; i += 64) prefetch(at + kPrefetch + i);
+        w0[p] = F::load(at);
+        w1[p] = F::load(at + 16 * F::kBytes);
       }
+      for (int t = 0; t < NT; ++t) {
+        const Floats x0 = broadcast(x[t][k]);
+        for (int p = 0; p < P; ++p) even[t][p] = fma(w0[p], x0, even[t][p]);
+        const Floats x1 = broadcast(x[t][k + 1]);
+        for (int p = 0; p < P; ++p) odd[t][p] = fma(w1[p], x1, odd[t][p]);
+      }
+    }
     if (k < end)
       for (int p = 0; p < P; ++p)
         for (int t = 0; t < NT; ++t)
@@ -35,7 +45,7 @@ TM_INLINE void chains(const uint8_t* const* w, const float* const* x, int64_t n,
   }
 }
 
-template <class F, int P, int NT>
+template <class F, int P, int NT, bool ahead>
 void block(const uint8_t* const* w, const float* const* x, int64_t n, float* const* out, bool first, int valid) {
   Floats total[NT][P];
   for (int t = 0; t < NT; ++t)
@@ -43,7 +53,7 @@ void block(const uint8_t* const* w, const float* const* x, int64_t n, float* con
       const float* at = out[t] + 16 * p;
       total[t][p] = first ? zero_floats() : p + 1 < P || valid == 16 ? load_floats(at) : load_first(at, valid);
     }
-  chains<F, P, NT>(w, x, n, total);
+  chains<F, P, NT, ahead>(w, x, n, total);
   for (int t = 0; t < NT; ++t)
     for (int p = 0; p < P; ++p) {
       float* at = out[t] + 16 * p;
@@ -51,13 +61,13 @@ void block(const uint8_t* const* w, const float* const* x, int64_t n, float* con
     }
 }
 
-template <class F, int P, int NT = kTileTokens>
+template <class F, int P, bool ahead, int NT = kTileTokens>
 void block_of(int nt, const uint8_t* const* w, const float* const* x, int64_t n, float* const* out, bool first,
               int valid) {
   if constexpr (NT > 1) {
-    if (nt < NT) return block_of<F, P, NT - 1>(nt, w, x, n, out, first, valid);
+    if (nt < NT) return block_of<F, P, ahead, NT - 1>(nt, w, x, n, out, first, valid);
   }
-  block<F, P, NT>(w, x, n, out, first, valid);
+  block<F, P, NT, ahead>(w, x, n, out, first, valid);
 }
 
 template <class F, int P>
@@ -73,7 +83,10 @@ void panels(const Matrix& m, int64_t panel, const Call& call, float* lines) {
       w[p] = m.data + (panel + p) * bytes + 16 * k0 * F::kBytes;
       if (direct) continue;
       float* to = lines + p * 16 * kChunk;
-      for (int64_t k = 0; k < n; ++k) store(to + 16 * k, F::load(w[p] + 16 * k * F::kBytes));
+      for (int64_t k = 0; k < n; ++k) {
+        prefetch(w[p] + 16 * k * F::kBytes + kPrefetch);
+        store(to + 16 * k, F::load(w[p] + 16 * k * F::kBytes));
+      }
       w[p] = reinterpret_cast<const uint8_t*>(to);
     }
     for (int64_t t0 = 0; t0 < call.n_tokens; t0 += nt_max) {
@@ -84,8 +97,8 @@ void panels(const Matrix& m, int64_t panel, const Call& call, float* lines) {
         x[t] = call.values(t0 + t) + k0;
         out[t] = call.row(t0 + t) + panel * kPanel;
       }
-      if (direct) block_of<F, P>(nt, w, x, n, out, k0 == 0, valid);
-      else block_of<F32, P>(nt, w, x, n, out, k0 == 0, valid);
+      if (direct) block_of<F, P, true>(nt, w, x, n, out, k0 == 0, valid);
+      else block_of<F32, P, false>(nt, w, x, n, out, k0 == 0, valid);
     }
   }
 }
