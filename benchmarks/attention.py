@@ -102,7 +102,9 @@ def line(case: Case, depth: int, rounds: int) -> str:
 def main() -> None:
     """One line a shape, type and depth."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shapes", nargs="+", default=["9x3x64", "14x2x64", "12x2x128", "4x1x256"], help="heads x KV heads x size")
+    parser.add_argument(
+        "--shapes", nargs="+", default=["9x3x64", "14x2x64", "12x2x128", "4x1x256"], help="heads x KV heads x size"
+    )
     parser.add_argument("--types", nargs="+", default=["f16", "q8_0", "q4_0"])
     parser.add_argument("--depths", nargs="+", type=int, default=[512, 4096])
     parser.add_argument("--layers", type=int, default=24)
