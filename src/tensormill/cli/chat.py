@@ -40,7 +40,7 @@ def main(
     from tensormill.cli.slash import Conversation, command
 
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
-    with load(model, engine) as loaded:
+    with load(model, engine, answers=True) as loaded:
         talk = Conversation(str(loaded.file.path), with_suggestions(sampling, loaded.metadata), system)
         session, name = loaded.session(), loaded.template.name  # a file without a usable tokenizer fails here, not later
         about = f"{loaded.file.path.name}, context {loaded.context} tokens, chat template {name}"

@@ -50,7 +50,7 @@ def main(
     from tensormill.cli.settings import with_suggestions
 
     model, prompt = _sorted_out(model, prompt)
-    with load(model, engine) as loaded:
+    with load(model, engine, answers=True) as loaded:
         text = prompt if raw else _chat_prompt(loaded, prompt, system, think)
         session = loaded.session()
         tokens = answers.prompt_tokens(loaded, text)
