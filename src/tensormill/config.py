@@ -18,6 +18,7 @@ MOST_THREADS, MOST_CONTEXT, MOST_SEQUENCES, MOST_DRAFTS = 1024, 1 << 24, 4096, 6
 MOST_KV = 1 << 28  # tokens
 MOST_PENALTY = 1_000_000  # beyond it only overflow lies
 _WITHIN = f"between -{MOST_PENALTY} and {MOST_PENALTY}"
+DRAFTS = 4  # where guesses are wanted and nobody says how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class EngineConfig:
     """Folder that keeps keys and values of earlier prompts, for later runs too; without it they live in memory alone."""
     kv_disk_size: str = "8G"
     """Most bytes of that folder; what was not used for longest is given up first."""
-    drafts: int = 0
-    """Most tokens that `tensormill serve` guesses ahead for a sequence and checks in one step; 0: none. Guesses change the
-    speed, never the answer."""
+    drafts: int | None = None
+    """Most tokens that are guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the
+    answer. Without this: 4 for `run`, `chat` and wherever a --draft-model guesses."""
     draft_model: str | None = None
     """GGUF of a small model with the same vocabulary that guesses; without it guesses repeat the sequence's own text."""
     pre: str | None = None
@@ -66,10 +67,15 @@ class EngineConfig:
         _check(self.rows >= 1, "rows", "1 or more", self.rows)
         _check(1 <= self.sequences <= MOST_SEQUENCES, "sequences", f"between 1 and {MOST_SEQUENCES}", self.sequences)
         _check(0 <= self.kv_tokens <= MOST_KV, "kv-tokens", f"between 0 and {MOST_KV}", self.kv_tokens)
-        _check(0 <= self.drafts <= MOST_DRAFTS, "drafts", f"between 0 and {MOST_DRAFTS}", self.drafts)
+        _check(self.drafts is None or 0 <= self.drafts <= MOST_DRAFTS, "drafts", f"between 0 and {MOST_DRAFTS}", self.drafts)
         if self.kv_memory is not None:
             bytes_of(self.kv_memory, "kv-memory")
         bytes_of(self.kv_disk_size, "kv-disk-size")
+
+    @property
+    def guesses(self) -> int:
+        """How many tokens are guessed ahead at most."""
+        return self.drafts if self.drafts is not None else DRAFTS if self.draft_model is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,19 @@ def test_run_answers_and_says_how_fast(model: Path) -> None:
     assert other.out != made.out
 
 
+def test_guesses_change_no_answer_and_are_told(model: Path) -> None:
+    words = ["run", model, "hello " * 20, "--threads", "1", "--seed", "3", "--ignore-eos", "--max-tokens", "40", "--json"]
+    plain = json.loads(run(*words, "--drafts", "0").out)
+    assert plain["guesses"] == {"made": 0, "right": 0}
+    for flags in (), ("--drafts", "2"), ("--draft-model", str(model)):
+        made = run(*words, *flags)
+        guessed = json.loads(made.out)
+        assert (guessed["tokens"], guessed["text"]) == (plain["tokens"], plain["text"])
+        assert guessed["guesses"]["made"] >= guessed["guesses"]["right"]
+        assert f"{guessed['guesses']['right']} of" in made.err or not guessed["guesses"]["made"]
+    assert guessed["guesses"]["right"] > 0  # the model guesses for itself
+
+
 def test_run_stops_at_a_stop_string(model: Path) -> None:
     words = ["run", model, "hello", *FAST, "--ignore-eos", "--max-tokens", "40", "--json"]
     whole = json.loads(run(*words).out)["text"]

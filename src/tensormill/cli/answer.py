@@ -59,6 +59,8 @@ def closing_line(timings: Timings, finish: str) -> str:
         f"prefill {timings.prefill_tokens} tokens{reused}, {timings.prefill_rate:.1f} tok/s",
         f"decode {timings.decode_tokens} tokens, {timings.decode_rate:.1f} tok/s",
     ]
+    if timings.drafted:
+        parts.append(f"{timings.accepted} of {timings.drafted} guesses right")
     why = {"length": "cut at --max-tokens", "context": "the context is full", "interrupted": "interrupted"}
     return " · ".join([*parts, why[finish]] if finish in why else parts)
 
@@ -72,4 +74,5 @@ def as_json(timings: Timings, done: Answer) -> dict[str, Any]:
         "prefill": {"tokens": timings.prefill_tokens, "tokens_per_second": timings.prefill_rate},
         "decode": {"tokens": timings.decode_tokens, "tokens_per_second": timings.decode_rate},
         "reused": timings.reused,
+        "guesses": {"made": timings.drafted, "right": timings.accepted},
     }

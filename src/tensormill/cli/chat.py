@@ -40,7 +40,7 @@ def main(
     from tensormill.cli.slash import Conversation, command
 
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
-    with load(model, engine) as loaded:
+    with load(model, engine, answers=True) as loaded:
         talk = Conversation(str(loaded.file.path), with_suggestions(sampling, loaded.metadata), system)
         session, template = loaded.session(), loaded.prompts.template  # an unusable tokenizer fails here, not later
         name = template.name + (" (built in: the file has none; `run --raw` continues text)" if template.guessed else "")

@@ -51,7 +51,7 @@ def main(
     from tensormill.cli.settings import with_suggestions
 
     model, prompt = _sorted_out(model, prompt)
-    with load(model, engine) as loaded:
+    with load(model, engine, answers=True) as loaded:
         tokens = loaded.prompts.ids(Sealed(prompt)) if raw else _chat_prompt(loaded, prompt, system, think)
         session = loaded.session()
         done = answers.answer(session, tokens, with_suggestions(sampling, loaded.metadata), (lambda _: None) if json_ else None)

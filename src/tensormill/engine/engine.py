@@ -69,7 +69,7 @@ class Engine:
             weights += Path(config.draft_model).stat().st_size if Path(config.draft_model).is_file() else 0
         memory = bytes_of(given, "kv-memory") if given else None if free is None else int(SHARE * max(free - weights, 0))
         return Sizes(
-            config.sequences, self.context, config.kv_tokens, self.chunk, min(config.rows, self.chunk), config.drafts,
+            config.sequences, self.context, config.kv_tokens, self.chunk, min(config.rows, self.chunk), config.guesses,
             memory=memory, free=free, weights=weights,
         )  # fmt: skip
 
