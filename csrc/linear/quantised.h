@@ -8,7 +8,12 @@
 namespace mill::TM_ISA::linear {
 
 inline constexpr int kGemvTile = kTileTokens > 4 ? 8 : 4;  // tokens that share one decoding in registers
-inline constexpr int kGemvTokens = kTileTokens > 4 ? 32 : 4;                     // up to here lines written to scratch are not worth it
+// Up to here lines written to scratch are not worth it.
+inline constexpr int kGemvTokens = kTileTokens > 4 ? 32 : 4;
+template <class F> constexpr int gemv_tokens() {
+  if constexpr (requires { F::kDear; }) return kGemvTile;
+  return kGemvTokens;
+}
 inline constexpr int64_t kPrefetch = 2048;  // bytes ahead: measured best for DRAM, see docs
 
 template <class F> struct Shape {
@@ -172,7 +177,7 @@ template <class F>
 void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
               int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
   const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
-  if (n_tokens <= kGemvTokens) {
+  if (n_tokens <= gemv_tokens<F>()) {
     const int64_t each = m.columns * 8 / F::kGroup, room = static_cast<int64_t>(kScratchBytes) / each;
     for (int64_t t = 0; t < n_tokens; t += room)
       gemv_panels<F>(m, begin, end, call, t, static_cast<int>(n_tokens - t < room ? n_tokens - t : room),
