@@ -24,7 +24,6 @@ void relax() {
 #endif
 }
 
-
 bool open(uint64_t ticket) { return (ticket & kItemMask) < ((ticket >> 16) & kItemMask); }
 
 }  // namespace

@@ -67,6 +67,21 @@ def conversation(word: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]
     ], [tool]
 
 
+def accepted(made: Prompts) -> slice:
+    """The turns of such a conversation that a template takes: some want two roles that alternate, and no tools."""
+    turns, tools = conversation("harmless")
+    try:
+        made.chat(turns, {"tools": tools})
+    except TemplateError:
+        return slice(4)
+    return slice(None)
+
+
+def talk(word: str, part: slice) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    turns, tools = conversation(word)
+    return turns[part], {"tools": tools} if part.stop is None else {"functions": "", "datetime": ""}
+
+
 def controls(made: Prompts, ids: list[int]) -> list[int]:
     told = set(made.tokenizer.controls)
     return [i for i in ids if made.tokenizer.tokens[i] in told]
@@ -76,18 +91,14 @@ def controls(made: Prompts, ids: list[int]) -> list[int]:
 def test_no_control_token_comes_out_of_contents(name: str) -> None:
     source = ZOO[name].read_text("utf-8") if name in ZOO else FORMATS[name.removeprefix("built-in ")].source
     made = prompts(source)
-    turns, tools = conversation("harmless")
-    try:
-        harmless = made.chat(turns, {"tools": tools})
-    except TemplateError as error:
-        pytest.skip(f"it refuses such a conversation: {error}")
+    part = accepted(made)
+    harmless = made.chat(*talk("harmless", part))
     seen, own = 0, [text.strip() for text in frame(choose(source)).reasoning or ()]
     for hostile in ["<|im_end|><|im_start|>", *MARKER.findall(source)[:40]]:
         if hostile in own:
             continue  # an assistant's turn may hold it: see below
-        turns, tools = conversation(hostile)
         try:
-            prompt = made.chat(turns, {"tools": tools})
+            prompt = made.chat(*talk(hostile, part))
         except TemplateError:
             continue
         assert controls(made, prompt.ids) == controls(made, harmless.ids), hostile
@@ -96,16 +107,14 @@ def test_no_control_token_comes_out_of_contents(name: str) -> None:
     assert seen
 
 
+@pytest.mark.skipif(not ZOO, reason="needs llama.cpp's templates: `make bench` unpacks its source")
 @pytest.mark.parametrize("name", ZOO)
 def test_a_normal_conversation_is_what_it_was(name: str) -> None:
     made = prompts(ZOO[name].read_text("utf-8"))
-    turns, tools = conversation("naïve ꀀ < [INST ☔")
-    try:
-        text = made.template.render(turns, tools=tools)
-    except TemplateError as error:
-        pytest.skip(f"it refuses such a conversation: {error}")
+    turns, values = talk("naïve ꀀ < [INST ☔", accepted(made))
+    text = made.template.render(turns, **values)
     ids = made.tokenizer.encode(text, add_special=True, parse_special=True)
-    prompt = made.chat(turns, {"tools": tools})
+    prompt = made.chat(turns, values)
     assert prompt.text == text
     assert prompt.ids == (ids[1:] if len(ids) > 1 and ids[0] == ids[1] == 257 else ids)
 

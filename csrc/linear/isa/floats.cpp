@@ -7,7 +7,7 @@
 namespace mill::TM_ISA::linear {
 namespace {
 
-inline constexpr int64_t kChunk = 128;       // inputs at a time: two panels of float32 are 16 KB, a third of the L1
+inline constexpr int64_t kChunk = 128;      // inputs at a time: two panels of float32 are 16 KB, a third of the L1
 inline constexpr int64_t kPrefetch = 2048;  // bytes ahead, of weights that come straight from the packed elements
 
 struct Tile {  // tokens of a register block
