@@ -266,6 +266,22 @@ def test_bench(model: Path) -> None:
     assert "tok/s" in run("bench", model, "--backend", "reference", "-p", "0", "-n", "2").out.splitlines()[0]
 
 
+def test_bench_roofline(model: Path) -> None:
+    told = json.loads(run("bench", "--roofline", model, "-p", "8", "-d", "70", "--threads", "2", "--json").out)
+    assert [m["threads"] for m in told["machine"]] == [1, 2]
+    assert all(m[limit] > 1e8 for m in told["machine"] for limit in ("cached", "dram", "dot", "fma"))
+    assert [(s["what"], s["depth"]) for s in told["steps"]] == [("prefill 8", 0), ("decode", 0), ("decode", 70)]
+    kernels = {r["kernel"] for s in told["steps"] for r in s["records"]}
+    assert {"linears", "attention", "rms_norm", "kv_write"} <= kernels
+    assert all(0 < s["floor"] and 0 < s["seconds"] < 5 for s in told["steps"])
+    shallow, deep = told["steps"][1:]
+    caches = [sum(r["caches"] for r in s["records"] if r["kernel"] == "attention") for s in (shallow, deep)]
+    assert caches[1] > 20 * caches[0] > 0  # it reads 71 tokens, not one
+    text = run("bench", "--roofline", model, "-p", "8", "-d", "70").out
+    assert "by weight type" in text and "blk.*.ffn_down" in text
+    assert run("bench", "--roofline", model, "--backend", "reference").code == 2
+
+
 def test_doctor() -> None:
     made = run("doctor", "--json")
     found = json.loads(made.out)
