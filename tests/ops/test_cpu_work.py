@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine.tiny_engine import load, write
 
+from engine.tiny_engine import load, write
 from tensormill.backends.cpu.executable import OFFERS
 from tensormill.backends.cpu.limits import dot_rate, fma_rate, read_rate
 from tensormill.gguf import GGMLType

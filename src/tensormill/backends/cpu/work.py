@@ -43,9 +43,15 @@ def works(records: Sequence[Record], sizes: Sizes) -> list[Work]:
     return out
 
 
+def _name(op: Op | None) -> str:
+    """What an op makes, or the cache that it writes."""
+    made = [*op.outputs, *op.caches] if op else []
+    return made[0].name if made else ""
+
+
 def _begun(r: Record, sizes: Sizes) -> Work:
     views = [v for v in (*r.inputs, *r.outputs) if v is not None and v.storage.array is None]
-    return Work(r.kernel, r.op.outputs[0].name if r.op and r.op.outputs else "", values=sum(_bytes(v, sizes) for v in views))
+    return Work(r.kernel, _name(r.op), values=sum(_bytes(v, sizes) for v in views))
 
 
 def _other(r: Record, op: Op | None, sizes: Sizes) -> Work:
@@ -53,15 +59,7 @@ def _other(r: Record, op: Op | None, sizes: Sizes) -> Work:
         return _begun(r, sizes)
     whole = cost(op, sizes)
     types = sorted({c.type.name for v in op.values if v.role == "weight" and v.recipe for c in v.recipe.cuts})
-    values = whole.values if r.kernel in ("gather_rows", "embed") else _begun(r, sizes).values
-    return replace(
-        _begun(r, sizes),
-        types="+".join(types),
-        weights=whole.weights,
-        caches=whole.caches,
-        values=values,
-        operations=whole.flops,
-    )
+    return Work(r.kernel, _name(op), "+".join(types), whole.weights, whole.caches, whole.values, whole.flops)
 
 
 def _product(r: Record, sizes: Sizes) -> Work:
