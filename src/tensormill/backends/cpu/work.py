@@ -13,7 +13,7 @@ from tensormill.backends.cpu.lower import Record
 from tensormill.backends.cpu.view import ITEM, View
 from tensormill.backends.cpu.weights import Member, Packed
 from tensormill.program.cost import Sizes, cost
-from tensormill.program.ir import Op, Value
+from tensormill.program.ir import Cache, Op, Value
 
 PRODUCTS = ("linears", "expert_linears")
 MADE_FOR_OTHERS = ("quantise", "copy", "group")  # what the lowering adds before an op's own record
@@ -45,7 +45,7 @@ def works(records: Sequence[Record], sizes: Sizes) -> list[Work]:
 
 def _name(op: Op | None) -> str:
     """What an op makes, or the cache that it writes."""
-    made = [*op.outputs, *op.caches] if op else []
+    made: list[Value | Cache] = [*op.outputs, *op.caches] if op else []
     return made[0].name if made else ""
 
 
