@@ -1,4 +1,4 @@
-"""What this machine would allow in a cell: bytes that must be read ÷ the rate at which they can be, operations ÷ the peak.
+"""What this machine would allow in a cell: of each op, bytes ÷ the rate at which they are read or operations ÷ the peak.
 
 The rate is that of reading a block as large as what the step reads, so caches count. Operations of quantised products count
 at the peak of 8-bit products of the chosen instruction set, all others at that of float32.
@@ -6,6 +6,7 @@ at the peak of 8-bit products of the chosen instruction set, all others at that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -36,24 +37,25 @@ def limit(path: Path, cell: Cell, threads: int) -> float | None:
         return path.stat().st_size / 1e6 + 100
     if cell.unit != "tok/s" or cell.part == "busy":
         return None
+    program = _program(path)
     if cell.prompt:
-        return cell.prompt / _prefill_seconds(_program(path), cell, threads, kv)
+        return cell.prompt / sum(_seconds(program, sizes, threads) for sizes in _chunks(cell, kv))
     rows = cell.depth + cell.generate // 2
     sizes = Sizes(tokens=cell.batch, sequences=cell.batch, logits=cell.batch, rows=rows, kv_bytes=kv)
-    costs = [cost(op, sizes) for op in _program(path).ops]
-    read = int(sum(c.weights + c.caches for c in costs))
-    return cell.batch * read_rate(read, threads) / read
+    return cell.batch / _seconds(program, sizes, threads)
 
 
-def _prefill_seconds(program: Program, cell: Cell, threads: int, kv: float) -> float:
-    seconds, done = 0.0, 0
-    while done < cell.prompt:
+def _chunks(cell: Cell, kv: float) -> Iterator[Sizes]:
+    for done in range(0, cell.prompt, CHUNK):
         tokens = min(CHUNK, cell.prompt - done)
-        sizes = Sizes(tokens=tokens, rows=cell.depth + done + tokens // 2, kv_bytes=kv)
-        rates = {True: dot_rate(threads), False: fma_rate(threads)}
-        seconds += sum(cost(op, sizes).flops / rates[_integer(op)] for op in program.ops)
-        done += tokens
-    return seconds
+        yield Sizes(tokens=tokens, rows=cell.depth + done + tokens // 2, kv_bytes=kv)
+
+
+def _seconds(program: Program, sizes: Sizes, threads: int) -> float:
+    """Each op in turn, at the speed of memory or of arithmetic, whichever is slower."""
+    costs = [(cost(op, sizes), dot_rate(threads) if _integer(op) else fma_rate(threads)) for op in program.ops]
+    rate = read_rate(int(sum(c.weights + c.caches for c, _ in costs)), threads)
+    return sum(max((c.weights + c.caches) / rate, c.flops / peak) for c, peak in costs)
 
 
 def _integer(op: Op) -> bool:
