@@ -113,10 +113,10 @@ def test_the_table_as_text_and_as_markdown(tmp_path: Path) -> None:
     assert "1 cells not measured" in report.text([PREFILL, Cell("deep", "m", "tg32")], results())
 
 
-def test_the_table_has_a_goal_in_each_cell_and_no_cell_twice() -> None:
+def test_the_table_has_goals_and_no_cell_twice() -> None:
     keys = [cell.key for cell in cells()]
     assert len(set(keys)) == len(keys)
-    assert all(cell.least and cell.aim for cell in cells())
+    assert [cell.model for cell in cells() if not (cell.least and cell.aim)] == ["qwen-coder-1.5b", "smollm2"]
     assert {cell.part for cell in cells()} == set(PARTS)
     assert all(cell.least.beats in keys for cell in cells() if cell.least.beats)
     assert [len(run) for run in vs_llama_cpp.runs(c for c in cells() if c.part == "types")] == [2] * len(models.TYPES)
