@@ -8,6 +8,7 @@
 //     static constexpr bool kMins;    // weight = code * scale - min
 //     static constexpr int kOffset;   // code = line byte - kOffset
 //     static constexpr bool kWide;    // line bytes above 127 occur (then kOffset = 128)
+//     static constexpr bool kDear;    // may be left out: decoding costs more than scratch does, from 9 tokens on
 //     static constexpr int kFileInputs, kFileBytes;  // a block in the file
 //     static void scales(const uint8_t* front, const uint8_t* block, float* scale, float* min);  // [groups][16]
 //     static void lines(const uint8_t* block, int j, Use use);   // calls use(t, Bytes) for the 8 lines of inputs

@@ -7,7 +7,13 @@
 
 namespace mill::TM_ISA::linear {
 
-inline constexpr int kGemvTokens = 4;       // up to here the packed bits are decoded once per call anyway
+inline constexpr int kGemvTile = kTileTokens > 4 ? 8 : 4;  // tokens that share one decoding in registers
+// Up to here lines written to scratch are not worth it.
+inline constexpr int kGemvTokens = kTileTokens > 4 ? 32 : 4;
+template <class F> constexpr int gemv_tokens() {
+  if constexpr (requires { F::kDear; }) return kGemvTile;
+  return kGemvTokens;
+}
 inline constexpr int64_t kPrefetch = 2048;  // bytes ahead: measured best for DRAM, see docs
 
 template <class F> struct Shape {
@@ -31,6 +37,7 @@ TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* s
                           const Prepared* x, Floats* f) {
   using S = Shape<F>;
   constexpr int bytes = F::kBytes / (F::kInputs / 32), ahead = (bytes + 63) / 64;
+  constexpr bool two = S::kHalves || NT <= 4;  // few tokens: two chains each, or the dots wait for one another
   for (int j = 0; j < n; ++j, ++g) {
     for (int i = 0; i < ahead; ++i) prefetch(block + j * bytes + kPrefetch + 64 * i);
     Ints acc[NT][2];
@@ -40,12 +47,12 @@ TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* s
     }
     F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
       for (int t = 0; t < NT; ++t)
-        acc[t][line >> 2] = dot_at<S::kWide>(acc[t][line >> 2], codes, x[t].codes + 32 * g + 4 * line);
+        acc[t][two * (line >> 2)] = dot_at<S::kWide>(acc[t][two * (line >> 2)], codes, x[t].codes + 32 * g + 4 * line);
     });
     for (int h = 0; h < S::kParts; ++h) {
       const Floats w = load_floats(scale + 16 * (j * S::kParts + h));
       for (int t = 0; t < NT; ++t) {
-        const Ints sum = S::kHalves ? acc[t][h] : add(acc[t][0], acc[t][1]);
+        const Ints sum = S::kHalves ? acc[t][h] : two ? add(acc[t][0], acc[t][1]) : acc[t][0];
         f[t] = fma(to_floats(sum), mul(w, broadcast(x[t].scales[g])), f[t]);
         if constexpr (S::kMins)
           f[t] = fnma(load_floats(min + 16 * (j * S::kParts + h)), broadcast(x[t].sum[S::kParts * g + h]), f[t]);
@@ -54,9 +61,9 @@ TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* s
   }
 }
 
-// One panel, NT tokens.
+// One panel, NT tokens, of which the first n are stored.
 template <class F, int NT>
-void gemv(const uint8_t* panel, int64_t columns, const Prepared* x, float* const* out, int valid) {
+void gemv(const uint8_t* panel, int64_t columns, const Prepared* x, float* const* out, int n, int valid) {
   constexpr int per_block = F::kInputs / 32, scales = F::kInputs / F::kGroup;
   const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns);
   const int64_t groups = columns / 32;
@@ -72,7 +79,18 @@ void gemv(const uint8_t* panel, int64_t columns, const Prepared* x, float* const
     F::scales(panel + g / per_block * F::kFront, block, scale, min);
     gemv_block<F, NT>(block, static_cast<int>(groups - g), g, scale, min, x, f);
   }
-  for (int t = 0; t < NT; ++t) valid == 16 ? store(out[t], f[t]) : store_first(out[t], f[t], valid);
+  for (int t = 0; t < NT; ++t)
+    if (t < n) valid == 16 ? store(out[t], f[t]) : store_first(out[t], f[t], valid);
+}
+
+// n <= NT tokens; x holds NT. Five and seven are done as six and eight.
+template <class F, int NT = kGemvTile>
+void gemv_of(int n, const uint8_t* panel, int64_t columns, const Prepared* x, float* const* out, int valid) {
+  constexpr int fewer = NT > 4 ? NT - 2 : NT - 1;
+  if constexpr (NT > 1) {
+    if (n <= fewer) return gemv_of<F, fewer>(n, panel, columns, x, out, valid);
+  }
+  gemv<F, NT>(panel, columns, x, out, n, valid);
 }
 
 // Groups [g0, g0 + n) of 32 inputs of a panel -> byte lines [n][8][64], scales and mins [n * 32 / kGroup][16].
@@ -104,24 +122,28 @@ template <class F> void decode_row(const uint8_t* panel, int row, int64_t column
   }
 }
 
-// Tokens [t0, t0 + NT) of the call.
-template <class F, int NT>
-void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, int64_t t0, uint8_t* scratch) {
+// Tokens [t0, t0 + n) of the call, n <= kGemvTokens: a panel stays in the cache while the tiles of tokens pass.
+template <class F>
+void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, int64_t t0, int n, uint8_t* scratch) {
   using S = Shape<F>;
-  Prepared x[NT];
-  float* out[NT];
+  Prepared x[kGemvTokens + kGemvTile];
   const int64_t groups = m.columns / 32, parts = groups * S::kParts, bytes = panel_size(geometry_of<F>(), m.columns);
-  for (int t = 0; t < NT; ++t) {
+  for (int t = 0; t < n; ++t) {
     const Tokens row = call.token(t0 + t);
     auto* start = reinterpret_cast<int32_t*>(scratch) + 2 * parts * t;
     auto* sum = reinterpret_cast<float*>(start + parts);
     prepare<S>(row, groups, start, sum);
     x[t] = {row.codes, row.scales, start, sum};
   }
-  for (int64_t p = begin; p < end; ++p) {
-    for (int t = 0; t < NT; ++t) out[t] = call.row(t0 + t) + p * kPanel;
-    gemv<F, NT>(m.data + p * bytes, m.columns, x, out, valid_rows(m, p));
-  }
+  for (int t = n; t < n + kGemvTile; ++t) x[t] = x[n - 1];
+  const int tiles = (n + kGemvTile - 1) / kGemvTile, tile = (n + tiles - 1) / tiles;
+  for (int64_t p = begin; p < end; ++p)
+    for (int i = 0; i < n; i += tile) {
+      const int nt = n - i < tile ? n - i : tile;
+      float* out[kGemvTile];
+      for (int t = 0; t < nt; ++t) out[t] = call.row(t0 + i + t) + p * kPanel;
+      gemv_of<F>(nt, m.data + p * bytes, m.columns, x + i, out, valid_rows(m, p));
+    }
 }
 
 template <class F, int P>
@@ -155,13 +177,11 @@ template <class F>
 void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
               int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
   const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
-  if (n_tokens <= kGemvTokens) {
-    auto* room = static_cast<uint8_t*>(scratch);
-    const bool fits = m.columns / 4 * n_tokens * 32 / F::kGroup <= static_cast<int64_t>(kScratchBytes);
-    if (fits && n_tokens == 4) return gemv_panels<F, 4>(m, begin, end, call, 0, room);
-    if (fits && n_tokens == 3) return gemv_panels<F, 3>(m, begin, end, call, 0, room);
-    if (fits && n_tokens == 2) return gemv_panels<F, 2>(m, begin, end, call, 0, room);
-    for (int64_t t = 0; t < n_tokens; ++t) gemv_panels<F, 1>(m, begin, end, call, t, room);
+  if (n_tokens <= gemv_tokens<F>()) {
+    const int64_t each = m.columns * 8 / F::kGroup, room = static_cast<int64_t>(kScratchBytes) / each;
+    for (int64_t t = 0; t < n_tokens; t += room)
+      gemv_panels<F>(m, begin, end, call, t, static_cast<int>(n_tokens - t < room ? n_tokens - t : room),
+                     static_cast<uint8_t*>(scratch));
     return;
   }
   TileScratch& s = *static_cast<TileScratch*>(scratch);

@@ -8,6 +8,8 @@
 namespace mill::TM_ISA {
 namespace {
 
+constexpr int64_t kFewTokens = 16;  // up to here a product waits for its weights rather than for arithmetic
+
 // Guessed nanoseconds of one thread for `panels` panels: reading them at 10 GB/s, or computing at 0.3 TOPS.
 double cost(linear::Type type, int64_t columns, int64_t panels, int64_t tokens) {
   const double bytes = static_cast<double>(linear::panel_bytes(type, columns) * panels);
@@ -37,6 +39,47 @@ TM_INLINE void finish(float* y, int64_t stride, const int32_t* rows, int64_t n, 
 
 TM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// How the products of a call are cut: chunks of whole pairs of panels, about as many as 12 a thread, none under 2 µs.
+struct Cut {
+  int64_t each = 0, items = 0;  // panels of a chunk; chunks over all parts, 0 where one thread does it all
+
+  Cut(const Call& c, int threads) {
+    double total = 0;
+    int64_t panels = 0;
+    for (int p = 0; p < c.n_objects; ++p) {
+      const auto& m = c.object<linear::Matrix>(p);
+      panels += linear::panels(m.rows);
+      total += cost(m.type, m.columns, linear::panels(m.rows), c.out[0].n[2]);
+    }
+    const int64_t chunks = least(threads * 12, static_cast<int64_t>(total / 2000));
+    if (threads == 1 || total < kWorthWaking || chunks < 2) return;
+    each = (panels + chunks - 1) / chunks;
+    each += each & 1;
+    for (int p = 0; p < c.n_objects; ++p) items += pieces(c, p);
+  }
+  int64_t pieces(const Call& c, int part) const {
+    return (linear::panels(c.object<linear::Matrix>(part).rows) + each - 1) / each;
+  }
+  // The part that an item belongs to; `item` becomes its number there.
+  int part(const Call& c, int64_t& item) const {
+    int p = 0;
+    for (; p + 1 < c.n_objects && item >= pieces(c, p); ++p) item -= pieces(c, p);
+    return p;
+  }
+};
+
+// Tells each thread where its share of a product of few tokens begins: it may fetch that while small ops run.
+void announce(const Call* next, Pool& pool) {
+  if (next == nullptr || next->out[0].n[2] > kFewTokens) return;
+  const Cut cut(*next, pool.threads());
+  for (int t = 0; cut.items > 0 && t < pool.threads(); ++t) {
+    int64_t item = pool.first_of(t, cut.items);
+    const auto& m = next->object<linear::Matrix>(cut.part(*next, item));
+    const int64_t bytes = linear::panel_bytes(m.type, m.columns), first = item * cut.each;
+    pool.ahead(t, m.data + first * bytes, (linear::panels(m.rows) - first) * bytes);
+  }
+}
+
 }  // namespace
 
 // in: x [N, K]; out: codes int8 [N, K], scales [N, K/32], sums int16 [N, K/16].
@@ -53,13 +96,7 @@ void quantise(const Call& c, Pool& pool) {
 void linears(const Call& c, Pool& pool) {
   const bool codes = c.i[0];
   const int64_t tokens = c.out[0].n[2];
-  double total = 0;
-  int64_t panels = 0;
-  for (int p = 0; p < c.n_objects; ++p) {
-    const auto& m = c.object<linear::Matrix>(p);
-    panels += linear::panels(m.rows);
-    total += cost(m.type, m.columns, linear::panels(m.rows), tokens);
-  }
+  if (pool.threads() > 1) announce(c.next, pool);
   const auto run = [&](int part, int64_t first, int64_t last, int thread) {
     const auto& m = c.object<linear::Matrix>(part);
     const Tensor& y = c.out[part];
@@ -69,23 +106,14 @@ void linears(const Call& c, Pool& pool) {
     finish(y.f32(), y.s[2], nullptr, tokens, first * linear::kPanel, least(last * linear::kPanel, m.rows), c.f[part],
            bias ? bias.f32() : nullptr);
   };
-  // Chunks of whole pairs of panels, about as many as 12 a thread, none under 2 µs.
-  int64_t chunks = pool.threads() == 1 || total < kWorthWaking ? 1 : pool.threads() * 12;
-  if (static_cast<double>(chunks) > total / 2000) chunks = total < 4000 ? 1 : static_cast<int64_t>(total / 2000);
-  int64_t each = (panels + chunks - 1) / chunks;
-  each += each & 1;
-  if (chunks == 1) {
+  const Cut cut(c, pool.threads());
+  if (cut.items == 0) {
     for (int p = 0; p < c.n_objects; ++p) run(p, 0, linear::panels(c.object<linear::Matrix>(p).rows), 0);
     return;
   }
-  int64_t items = 0;
-  for (int p = 0; p < c.n_objects; ++p) items += (linear::panels(c.object<linear::Matrix>(p).rows) + each - 1) / each;
-  pool.each(items, [&](int64_t item, int thread) {
-    for (int p = 0; p < c.n_objects; ++p) {
-      const int64_t all = linear::panels(c.object<linear::Matrix>(p).rows), mine = (all + each - 1) / each;
-      if (item < mine) return run(p, item * each, least(item * each + each, all), thread);
-      item -= mine;
-    }
+  pool.each(cut.items, [&](int64_t item, int thread) {
+    const int part = cut.part(c, item);
+    run(part, item * cut.each, least(item * cut.each + cut.each, linear::panels(c.object<linear::Matrix>(part).rows)), thread);
   });
 }
 

@@ -78,6 +78,7 @@ struct Call {
   const void* const* objects = nullptr;  // caches and packed weights
   int n_in = 0, n_out = 0, n_i = 0, n_f = 0, n_objects = 0;
   const StepView* step = nullptr;
+  const Call* next = nullptr;  // of a product: the next one of the program
 
   template <class T>
   const T& object(int k) const {

@@ -1,8 +1,9 @@
 // A team of threads that share the items of one job at a time.
 //
-// Workers claim items from one atomic ticket (epoch | items | next), so a thread that is late, or whose core was taken by
-// another process, simply claims nothing and nobody waits for it. Workers spin about 20 µs for the next job, then park;
-// an idle pool burns nothing. Not a task graph: jobs are flat and run one after another.
+// Each thread has a share of the items, neighbours, and takes them one by one from its front; who has done its own takes
+// from the tails of others, so that a thread that is late, or whose core was taken by another process, claims nothing and
+// nobody waits for it. Since shares are known beforehand, a thread that waits may fetch what it will read next (`ahead`).
+// Workers spin about 20 µs for the next job, then park; an idle pool burns nothing. Jobs are flat and run one after another.
 #pragma once
 
 #include <atomic>
@@ -36,6 +37,13 @@ class Pool {
     parallel(n, [](const void* c, int64_t item, int thread) { (*static_cast<const F*>(c))(item, thread); }, &f);
   }
 
+  // The first of n items that are a thread's own.
+  int64_t first_of(int thread, int64_t n) const { return n * thread / threads(); }
+
+  // Where the next job will begin to read for a thread: fetched into its cache while the thread has nothing else to do.
+  // A hint, never read through: it may outlive the memory.
+  void ahead(int thread, const void* from, int64_t bytes);
+
   // Memory of one thread that lives until the next call with a larger size; 64-byte aligned, contents arbitrary.
   void reserve(size_t bytes);
   std::byte* scratch(int thread) { return scratch_[thread].get(); }
@@ -49,12 +57,27 @@ class Pool {
     void operator()(std::byte* p) const;
   };
 
+  // Ticket: epoch in bits 32–63, end of the items that are left in 16–31, the first of them in 0–15.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> ticket{0};
+    std::atomic<const char*> ahead{nullptr};
+    std::atomic<int64_t> ahead_bytes{0};
+    // Of the thread alone: the hint it follows, and how far it came.
+    const char* seen = nullptr;
+    int64_t fetched = 0;
+  };
+
   void work(int thread);
   bool claim(int thread);
+  bool claim_from(int owner, int thread);
+  bool any_open() const;
   bool park();
+  void fetch(int thread);
+  template <class F>
+  bool spin(int thread, const F& done);
 
-  // Ticket: epoch in bits 32–63, number of items in 16–31, next item in 0–15.
-  alignas(64) std::atomic<uint64_t> ticket_{0};
+  std::unique_ptr<Share[]> shares_;
+  uint64_t epoch_ = 0;
   alignas(64) std::atomic<int32_t> pending_{0};
   alignas(64) std::atomic<uint32_t> wake_{0};
   std::atomic<int32_t> parked_{0};

@@ -63,6 +63,10 @@ void Executable::add_op(const std::string& kernel, const int64_t* operands, int 
   r.floats = std::move(floats);
   r.call = {r.tensors.data(), r.tensors.data() + n_in, r.ints.data(), r.floats.data(), r.objects.data(), n_in, n_out,
             static_cast<int>(r.ints.size()), static_cast<int>(r.floats.size()), static_cast<int>(r.objects.size()), &view_};
+  if (kernel == "linears") {
+    if (product_ != nullptr) product_->next = &r.call;
+    product_ = &r.call;
+  }
   sizes_.clear();
 }
 

@@ -83,6 +83,7 @@ class Executable {
   std::vector<int64_t> sizes_;
   StepView view_;
   std::deque<Record> records_;
+  Call* product_ = nullptr;  // of the last record that is a product
   std::deque<linear::Matrix> matrices_;
   std::deque<Experts> experts_;
   std::deque<PagedCache> paged_;

@@ -107,6 +107,13 @@ TM_INLINE void store(void* p, Bytes a) {
 TM_INLINE Bytes broadcast_byte(int x) { TM_BOTH(Bytes, _mm256_set1_epi8(static_cast<char>(x))); }
 TM_INLINE Bytes as_bytes(Ints a) { TM_BOTH(Bytes, a.v[i]); }
 TM_INLINE Bytes add(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_add_epi8(a.v[i], b.v[i])); }
+// Where a byte taken as a fraction of 256 lies: 0, 1 or 2 thirds, rounded down.
+TM_INLINE Bytes thirds(Bytes a) {
+  const auto least = [](__m256i x, int n) TM_LAMBDA {  // -1 where x >= n
+    return _mm256_cmpeq_epi8(_mm256_max_epu8(x, _mm256_set1_epi8(static_cast<char>(n))), x);
+  };
+  TM_BOTH(Bytes, _mm256_sub_epi8(_mm256_abs_epi8(least(a.v[i], 86)), least(a.v[i], 171)));
+}
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_and_si256(a.v[i], b.v[i])); }
 TM_INLINE Bytes bit_or(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_or_si256(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { TM_BOTH(Bytes, _mm256_slli_epi16(a.v[i], n)); }

@@ -77,6 +77,12 @@ TM_INLINE void store(void* p, Bytes a) { _mm512_storeu_si512(p, a.v); }
 TM_INLINE Bytes broadcast_byte(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
 TM_INLINE Bytes as_bytes(Ints a) { return {a.v}; }
 TM_INLINE Bytes add(Bytes a, Bytes b) { return {_mm512_add_epi8(a.v, b.v)}; }
+// Where a byte taken as a fraction of 256 lies: 0, 1 or 2 thirds, rounded down.
+TM_INLINE Bytes thirds(Bytes a) {
+  const __m512i one = _mm512_set1_epi8(1);
+  const __m512i first = _mm512_maskz_mov_epi8(_mm512_cmpgt_epu8_mask(a.v, _mm512_set1_epi8(85)), one);
+  return {_mm512_mask_add_epi8(first, _mm512_cmpgt_epu8_mask(a.v, _mm512_set1_epi8(-86)), first, one)};
+}
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { return {_mm512_and_si512(a.v, b.v)}; }
 TM_INLINE Bytes bit_or(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { return {_mm512_slli_epi16(a.v, n)}; }   // of 16 bits: mask after

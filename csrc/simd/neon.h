@@ -100,6 +100,10 @@ TM_INLINE void store(void* p, Bytes a) {
 TM_INLINE Bytes broadcast_byte(int x) { TM_EACH(Bytes, vdupq_n_u8(static_cast<uint8_t>(x))); }
 TM_INLINE Bytes as_bytes(Ints a) { TM_EACH(Bytes, vreinterpretq_u8_s32(a.v[i])); }
 TM_INLINE Bytes add(Bytes a, Bytes b) { TM_EACH(Bytes, vaddq_u8(a.v[i], b.v[i])); }
+// Where a byte taken as a fraction of 256 lies: 0, 1 or 2 thirds, rounded down.
+TM_INLINE Bytes thirds(Bytes a) {
+  TM_EACH(Bytes, vaddq_u8(vshrq_n_u8(vcgtq_u8(a.v[i], vdupq_n_u8(85)), 7), vshrq_n_u8(vcgtq_u8(a.v[i], vdupq_n_u8(170)), 7)));
+}
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { TM_EACH(Bytes, vandq_u8(a.v[i], b.v[i])); }
 TM_INLINE Bytes bit_or(Bytes a, Bytes b) { TM_EACH(Bytes, vorrq_u8(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { TM_EACH(Bytes, vshlq_n_u8(a.v[i], n)); }

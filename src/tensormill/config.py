@@ -16,6 +16,9 @@ from tensormill.errors import RequestError
 
 MOST_THREADS, MOST_CONTEXT, MOST_SEQUENCES, MOST_DRAFTS = 1024, 1 << 24, 4096, 64
 MOST_KV = 1 << 28  # tokens
+MOST_PENALTY = 1_000_000  # beyond it only overflow lies
+_WITHIN = f"between -{MOST_PENALTY} and {MOST_PENALTY}"
+DRAFTS = 4  # where guesses are wanted and nobody says how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,9 @@ class EngineConfig:
     """Folder that keeps keys and values of earlier prompts, for later runs too; without it they live in memory alone."""
     kv_disk_size: str = "8G"
     """Most bytes of that folder; what was not used for longest is given up first."""
-    drafts: int = 0
-    """Most tokens that `tensormill serve` guesses ahead for a sequence and checks in one step; 0: none. Guesses change the
-    speed, never the answer."""
+    drafts: int | None = None
+    """Most tokens that are guessed ahead for a sequence and checked in one step; 0: none. Guesses change the speed, never the
+    answer. Without this: 4 for `run`, `chat` and wherever a --draft-model guesses."""
     draft_model: str | None = None
     """GGUF of a small model with the same vocabulary that guesses; without it guesses repeat the sequence's own text."""
     pre: str | None = None
@@ -64,10 +67,15 @@ class EngineConfig:
         _check(self.rows >= 1, "rows", "1 or more", self.rows)
         _check(1 <= self.sequences <= MOST_SEQUENCES, "sequences", f"between 1 and {MOST_SEQUENCES}", self.sequences)
         _check(0 <= self.kv_tokens <= MOST_KV, "kv-tokens", f"between 0 and {MOST_KV}", self.kv_tokens)
-        _check(0 <= self.drafts <= MOST_DRAFTS, "drafts", f"between 0 and {MOST_DRAFTS}", self.drafts)
+        _check(self.drafts is None or 0 <= self.drafts <= MOST_DRAFTS, "drafts", f"between 0 and {MOST_DRAFTS}", self.drafts)
         if self.kv_memory is not None:
             bytes_of(self.kv_memory, "kv-memory")
         bytes_of(self.kv_disk_size, "kv-disk-size")
+
+    @property
+    def guesses(self) -> int:
+        """How many tokens are guessed ahead at most."""
+        return self.drafts if self.drafts is not None else DRAFTS if self.draft_model is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +136,8 @@ class SamplingConfig:
         _check(0 <= self.xtc_probability <= 1, "xtc-probability", "between 0 and 1", self.xtc_probability)
         _check(0 <= self.xtc_threshold <= 1, "xtc-threshold", "between 0 and 1", self.xtc_threshold)
         self._check_repetition()
-        biases = all(t >= 0 and (math.isfinite(b) or b == -math.inf) for t, b in self.logit_bias)
-        _check(biases, "logit-bias", "token ids with numbers or minus infinity", self.logit_bias)
+        biases = all(t >= 0 and (abs(b) <= MOST_PENALTY or b == -math.inf) for t, b in self.logit_bias)
+        _check(biases, "logit-bias", f"token ids with numbers up to {MOST_PENALTY} or minus infinity", self.logit_bias)
         _check(self.seed is None or 0 <= self.seed < 1 << 64, "seed", "between 0 and 2^64 - 1", self.seed)
         _check(all(self.stop), "stop", "a text of at least one character", "")
         _check(self.max_tokens is None or self.max_tokens >= 0, "max-tokens", "0 or more", self.max_tokens)
@@ -137,11 +145,11 @@ class SamplingConfig:
 
     def _check_repetition(self) -> None:
         _check(
-            math.isfinite(self.repeat_penalty) and self.repeat_penalty > 0,
-            *("repeat-penalty", "above 0", self.repeat_penalty),
+            1 / MOST_PENALTY <= self.repeat_penalty <= MOST_PENALTY,
+            *("repeat-penalty", f"between {1 / MOST_PENALTY} and {MOST_PENALTY}", self.repeat_penalty),
         )
-        _check(math.isfinite(self.presence_penalty), "presence-penalty", "a number", self.presence_penalty)
-        _check(math.isfinite(self.frequency_penalty), "frequency-penalty", "a number", self.frequency_penalty)
+        _check(abs(self.presence_penalty) <= MOST_PENALTY, "presence-penalty", _WITHIN, self.presence_penalty)
+        _check(abs(self.frequency_penalty) <= MOST_PENALTY, "frequency-penalty", _WITHIN, self.frequency_penalty)
         _check(self.penalty_window >= -1, "penalty-window", "-1 or more", self.penalty_window)
         dry = math.isfinite(self.dry_multiplier) and self.dry_multiplier >= 0
         _check(dry, "dry-multiplier", "0 or more", self.dry_multiplier)
@@ -178,7 +186,10 @@ class ServerConfig:
     drain: float = 30.0
     """Seconds that answers under way have to end after SIGTERM."""
     memory: int = 0
-    """Most bytes of weights that are loaded at once, with several models; 0: no limit."""
+    """Most bytes of weights and caches of all loaded models together; 0: no limit. --kv-memory bounds the caches of each."""
+    otlp_endpoint: str = ""
+    """Where traces go, such as http://localhost:4318 (OTLP over HTTP, needs tensormill[otel]); else what
+    OTEL_EXPORTER_OTLP_ENDPOINT says, if anything."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much is logged (JSON lines on stderr, without prompts)."""
 
@@ -197,6 +208,15 @@ def bytes_of(text: str, name: str) -> int:
     _check(found is not None, name, "a size such as 512M or 4G", text)
     assert found is not None
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+def in_words(size: float) -> str:
+    """Bytes as people read them: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
 
 
 def _check(fine: bool, name: str, expected: str, found: object) -> None:

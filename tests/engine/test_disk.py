@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 from engine.tiny_engine import answers, ask, load, told, write
 from models.tiny import tokens as some_tokens
 from tensormill.cache import Files
+from tensormill.cache.behind import Behind
 from tensormill.engine import Engine
 from tensormill.engine.crank import Crank
 from tensormill.engine.messages import Generate
@@ -37,8 +39,11 @@ def answered(engine: Engine, request: Generate) -> tuple[object, int]:
 
 
 def once(models: Path, disk: Path, request: Generate, variant: str = "llama", **config: object) -> tuple[object, int]:
-    """The same on an engine of its own, as a process that is killed leaves it: never closed."""
-    return answered(load(models / variant, **{"backend": "cpu", "threads": 1, "kv_disk": str(disk)} | config), request)
+    """The same on an engine of its own, as a process leaves it that is killed a while later: never closed."""
+    engine = load(models / variant, **{"backend": "cpu", "threads": 1, "kv_disk": str(disk)} | config)
+    found = answered(engine, request)
+    engine.cache.settle()
+    return found
 
 
 def files(disk: Path) -> list[Path]:
@@ -150,7 +155,8 @@ def test_a_full_disk_is_harmless(models: Path, tmp_path: Path, caplog: pytest.Lo
     with largest_file(10_000):
         first, _ = once(models, tmp_path, request)
     assert not files(tmp_path)  # no half a file either
-    assert "not kept for now" in caplog.text
+    assert "not kept for now: File too large" in caplog.text
+    assert f"{tmp_path}/" in caplog.text and ".kv cannot be written" in caplog.text  # it says which disk is full
     assert once(models, tmp_path, request) == (first, 0)
     assert once(models, tmp_path, request) == (first, 128)
 
@@ -179,10 +185,48 @@ def test_the_folder_stays_within_its_size(models: Path, tmp_path: Path) -> None:
     engine = load(models / "llama", backend="cpu", threads=1, kv_disk=str(tmp_path), kv_disk_size="300K")
     for i in range(6):
         answered(engine, ask(f"{i}", [7 + i, *TEXT[:149]]))
+        engine.cache.settle()
         assert sum(p.stat().st_size for p in files(tmp_path)) <= 300 << 10
     newest, oldest = ([7 + i, *TEXT[:149]] for i in (5, 0))
     assert once(models, tmp_path, ask("a", newest))[1] == 128
     assert once(models, tmp_path, ask("a", oldest))[1] == 0
+
+
+def test_a_slow_disk_holds_nobody_up(models: Path, tmp_path: Path) -> None:
+    """The first file is a pipe that nobody reads, so its writer waits; what waits behind it can be had all the same."""
+    request = ask("a", TEXT[:150])
+    truth, _ = once(models, tmp_path / "order", request)
+    first = min((p.stat().st_mtime_ns, p.name) for p in files(tmp_path / "order"))[1]  # written when the request ends
+    pipe = tmp_path / "slow" / f"{first}.{os.getpid()}.part"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    with load(models / "llama", backend="cpu", threads=1, sequences=1, kv_disk=str(pipe.parent)) as engine:
+        assert answered(engine, request) == (truth, 0)
+        for i in range(5):  # they push the first out of memory
+            answered(engine, ask(f"{i}", [7 + i, *TEXT[:149]]))
+        assert [p.name for p in files(pipe.parent)] == [pipe.name]
+        assert engine.cache.tree.match(request.tokens, "") is None
+        assert answered(engine, request) == (truth, 128)
+        with pipe.open("rb") as reader:
+            assert len(reader.read()) > 1000
+        engine.cache.settle()
+        assert len(files(pipe.parent)) == 12
+        (pipe.parent / first).unlink()  # the pipe
+
+
+def test_what_waits_for_the_disk_is_bounded(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"a.kv.{os.getpid()}.part")
+    behind = Behind(Files(tmp_path, 1 << 20), most=250)
+    for name in "abcd":
+        behind.now(f"{name}.kv", b"", lambda: bytes(100))
+    assert [f"{n}.kv" in behind for n in "abcd"] == [True, True, True, False]
+    assert behind.get("b.kv", b"") == bytes(100) and behind.get("b.kv", b"other") is None
+    behind.settle(0.05)
+    (tmp_path / f"a.kv.{os.getpid()}.part").read_bytes()
+    behind.settle()
+    assert [p.name for p in files(tmp_path)] == ["a.kv", "b.kv", "c.kv"]
+    (tmp_path / "a.kv").unlink()
+    assert behind.get("c.kv", b"") == bytes(100)
 
 
 def test_files_give_up_what_was_not_used_for_longest(tmp_path: Path) -> None:

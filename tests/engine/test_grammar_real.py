@@ -49,7 +49,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 def ask(engine: Engine, id: str, question: str, wanted: Wanted) -> Generate:
-    prompt = engine.template.render([{"role": "user", "content": question}], tools=list(wanted.tools) or None)
+    prompt = engine.prompts.template.render([{"role": "user", "content": question}], tools=list(wanted.tools) or None)
     kind, text = constrain(FORMATS["hermes"], engine.tokenizer, wanted, prompt) or ("", "")
     tokens = engine.tokenizer.encode(prompt, add_special=False, parse_special=True)
     return Generate(id, tokens, SamplingConfig(temperature=0, max_tokens=80), grammar=Grammar(kind, text))

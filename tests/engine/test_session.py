@@ -13,6 +13,7 @@ from models.tiny import tokens as some_tokens
 from tensormill.config import SamplingConfig
 from tensormill.engine import Engine, Piece, Session
 from tensormill.errors import RequestError
+from tensormill.speculation import Governor
 
 # whole pages; windows; recurrent states and rings; windows beside layers that see all; latent pages
 VARIANTS = ("llama", "gemma3", "qwen35", "muse-spark", "deepseek2-groups-yarn")
@@ -38,7 +39,7 @@ def engine(folder: Path) -> Iterator[Engine]:
 
 
 def check(engine: Engine, *sessions: Session) -> None:
-    engine.cache.check_integrity([s._holding for s in sessions if s._holding is not None])
+    engine.cache.check_integrity([h for s in sessions for h in s.holdings])
 
 
 def greedy(**sampling: object) -> SamplingConfig:
@@ -53,6 +54,13 @@ def answer(session: Session, prompt: list[int], sampling: SamplingConfig) -> tup
         pieces.append(piece)
     assert [p.finish for p in pieces[:-1]] == [None] * (len(pieces) - 1) and pieces[-1].token == -1
     return [p.token for p in pieces if p.token >= 0], "".join(p.text for p in pieces), pieces[-1].finish
+
+
+class Eager(Governor):
+    """Always guesses as much as it may, whatever that costs."""
+
+    def most(self, id: str, limit: int, sequences: int) -> int:
+        return limit
 
 
 def once(engine: Engine, prompt: list[int], **sampling: object) -> tuple[list[int], str, str | None]:
@@ -107,6 +115,24 @@ def test_a_conversation_that_goes_on_pays_for_its_new_tokens_only(folder: Path, 
                 assert told == once(cold, prompt, max_tokens=20)
             assert session.timings.reused >= 64 * (turn > 0)
             prompt = prompt + told[0] + TEXT[150 + 10 * turn : 160 + 10 * turn]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_guesses_change_no_answer(folder: Path, variant: str) -> None:
+    """By n-grams, and by the model itself, whose guesses come true while nothing is drawn."""
+    prompt = TEXT[:20] * 4
+    with open_engine(folder, variant) as engine:
+        plain = [once(engine, prompt, max_tokens=40), once(engine, prompt, max_tokens=40, temperature=1.0, seed=3)]
+    for draft in (None, str(folder / variant)):
+        with open_engine(folder, variant, drafts=4, draft_model=draft) as engine:
+            session = engine.session()
+            session._crank._governor = Eager()
+            assert answer(session, prompt, greedy(max_tokens=40)) == plain[0]
+            assert session.timings.drafted >= session.timings.accepted
+            assert session.timings.accepted > 8 or draft is None
+            assert answer(session, prompt, greedy(max_tokens=40, temperature=1.0, seed=3)) == plain[1]
+            session.end()
+            check(engine)
 
 
 def test_a_prompt_is_never_resumed_whole(engine: Engine) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from engine.tiny_engine import answers, ask, load, write
+from tensormill.backends import cpu
 from tensormill.config import EngineConfig, bytes_of
 from tensormill.engine.crank import Crank
 from tensormill.engine.memory import free_memory
 from tensormill.engine.sizing import Sizes, cache_bytes, limits
-from tensormill.errors import RequestError
-from tensormill.program import Limits
+from tensormill.errors import BackendError, RequestError
+from tensormill.program import Limits, WeightSource
 
 SIZES = Sizes(sequences=4, context=1000, chunk=64)
 
@@ -75,3 +76,43 @@ def test_sizes_in_words() -> None:
 def test_the_system_tells_what_is_free() -> None:
     found = free_memory()
     assert found is None or 1 << 20 < found < 1 << 50
+
+
+@pytest.mark.parametrize("variant", ["llama", "gemma3", "qwen35"])
+def test_the_sum_of_all_that_will_be_allocated_is_checked_before_weights_are_laid_out(
+    tiny: dict[str, Path], variant: str
+) -> None:
+    with load(tiny[variant], backend="cpu") as engine:
+        sizes, source = engine.executable.bytes, WeightSource(engine.file)
+        assert engine.limits.memory == pytest.approx(free_memory(), rel=0.2)
+        laid_out: list[int] = []
+
+        def compiled(memory: int) -> dict[str, int]:
+            limits = replace(engine.limits, memory=memory)
+            return cpu.compile(engine.program, source, limits, threads=1, progress=lambda done, _: laid_out.append(done)).bytes
+
+        total = sum(sizes.values())
+        assert compiled(total + (1 << 20)) == sizes and laid_out
+        laid_out.clear()
+        with pytest.raises(BackendError, match=r"weights take .* states .* in flight .* in all, and .*free; lower --ctx or"):
+            compiled(total - 1)
+        with pytest.raises(BackendError, match="choose a smaller model"):
+            compiled(sizes["weights"])
+        assert not laid_out
+
+
+def test_a_draft_model_gets_what_the_model_leaves(tiny: dict[str, Path]) -> None:
+    with load(tiny["llama"], backend="cpu", drafts=2, draft_model=str(tiny["qwen35"])) as engine:
+        taken = sum(engine.executable.bytes.values())
+        engine.limits = replace(engine.limits, memory=taken + 1000)
+        with pytest.raises(BackendError, match=r"1000 B of memory are free"):
+            _ = engine.proposer
+
+
+def test_weights_that_do_not_fit_are_what_is_said(tiny: dict[str, Path]) -> None:
+    with load(tiny["llama"]) as engine:
+        sizes = replace(SIZES, memory=0, free=5 << 30, weights=6 << 30)
+        with pytest.raises(RequestError, match=r"the weights take 6 GiB, and 5 GiB of memory are free: choose a smaller model"):
+            limits(engine.program, sizes, "f16")
+        with pytest.raises(RequestError, match=r"room for 100 B beside weights of 3 GiB: lower --sequences"):
+            limits(engine.program, replace(sizes, memory=100, weights=3 << 30), "f16")

@@ -99,6 +99,14 @@ def test_a_token_does_not_know_its_neighbours(kind):
     np.testing.assert_array_equal(np.concatenate([matrix(row[None]) for row in x]), together)
 
 
+@pytest.mark.parametrize("kind", [GGMLType.Q8_0, GGMLType.Q2_K])  # a scale for each 32 inputs, for each 16
+def test_rows_too_long_for_the_scratch_are_done_in_groups_of_tokens(kind):
+    columns = 256 * 96
+    matrix = linear_native.Packed(kind, random_rows(kind, 17, columns, 5), columns)
+    x = activations(32, columns)
+    np.testing.assert_array_equal(matrix(x), np.concatenate([matrix(row[None]) for row in x]))
+
+
 @by_kind
 @pytest.mark.parametrize("tokens", [3, 9])
 def test_gather_scatter_and_ranges_of_panels(kind, tokens):

@@ -151,6 +151,8 @@ def test_thinking(claude: anthropic.Anthropic, stream: bool) -> None:
     assert details and 2 <= details.thinking_tokens < message.usage.output_tokens
     again = [*HI, {"role": "assistant", "content": message.content}, {"role": "user", "content": "And?"}]
     assert blocks(ask(claude, stream=stream, messages=again)) == [{"type": "text", "text": GREETING}]
+    short = ask(claude, stream=stream, thinking={"type": "enabled", "budget_tokens": 1})
+    assert blocks(short)[0]["thinking"] == "The user" and blocks(short)[1]["text"] == "Good day!"
     hidden = ask(claude, stream=stream, thinking={"type": "adaptive", "display": "omitted"})
     assert blocks(hidden)[0] == {"type": "thinking", "thinking": ""} and len(hidden.content) == 2
     assert blocks(ask(claude, stream=stream, thinking={"type": "disabled"})) == [{"type": "text", "text": GREETING}]
@@ -250,3 +252,16 @@ def test_keys_of_both_kinds(guarded: Live) -> None:
     with pytest.raises(anthropic.AuthenticationError) as refused:
         ask(client(guarded, api_key="poppy"))
     assert refused.value.body["error"]["type"] == "authentication_error"  # type: ignore[index]
+
+
+def test_models(claude: anthropic.Anthropic) -> None:
+    assert [m.id for m in claude.models.list()] == ["scripted", "actor"]
+    assert [m.id for m in claude.models.list(limit=1)] == ["scripted", "actor"]  # two pages
+    assert [m.id for m in claude.models.list(before_id="actor", limit=1).data] == ["scripted"]
+    one = claude.models.retrieve("actor")
+    assert one.type == "model" and one.max_input_tokens == CONTEXT and one.created_at.year > 2000
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        claude.models.retrieve("nothing")
+    assert missing.value.body["error"]["type"] == "not_found_error"  # type: ignore[index]
+    with pytest.raises(anthropic.BadRequestError, match="after_id"):
+        claude.models.list(after_id="nothing")

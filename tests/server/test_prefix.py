@@ -24,6 +24,7 @@ from tensormill.program import Run
 from tensormill.speculation import Governor, Wish
 
 VARIANTS = ("llama", "gemma3", "muse-spark", "deepseek2-groups-yarn", "qwen35")
+RECURRENT = ("qwen35moe", "qwen3next")
 PAGE = 64
 FIRST = int(os.environ.get("TENSORMILL_LONG_TURN", "600"))
 ANSWER, QUESTION = 80, 30  # the answer fills a page of its own
@@ -56,7 +57,7 @@ class Watched(Engine):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("prefix")
-    for variant in VARIANTS:
+    for variant in (*VARIANTS, *RECURRENT):
         write(variant, path / variant)
     return path
 
@@ -99,6 +100,32 @@ def test_a_question_asked_otherwise_computes_what_differs(folder: Path, variant:
         assert warm[1] >= (len(first) - 1) // PAGE * PAGE  # a page that the prompt just fills: only where rows are all there is
     with opened(folder / variant) as engine:
         assert engine.answer(other)[2].tobytes() == warm[2].tobytes()
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, *RECURRENT])
+def test_another_user_shares_the_instructions(folder: Path, variant: str) -> None:
+    """Two users with one system prompt and questions of their own; for states, a third resumes where the first two part."""
+    system = drawn(1, FIRST)
+    one, two, three = ([*system, *drawn(n, QUESTION + n)] for n in (4, 5, 6))
+    with opened(folder / variant) as engine:
+        assert engine.answer(one)[1] == 0
+        warm = engine.answer(two)
+        assert warm[1] >= (FIRST // 2 if engine.stateful else FIRST // PAGE * PAGE)
+        assert engine.computed == len(two) - warm[1] + ANSWER - 1
+        assert engine.answer(three)[1] == FIRST // PAGE * PAGE
+    with opened(folder / variant) as engine:
+        cold = engine.answer(two)
+    assert warm[0] == cold[0]
+    assert warm[2].tobytes() == cold[2].tobytes()
+
+
+@pytest.mark.parametrize("variant", ["qwen35", *RECURRENT])
+def test_states_are_kept_where_the_first_message_ends(folder: Path, variant: str) -> None:
+    """Short instructions, too short for states on the way: a control token ends them."""
+    system = [*drawn(1, 150), PIECES.index("</s>")]
+    with opened(folder / variant, context=1024) as engine:
+        assert engine.answer([*system, *drawn(2, 99)])[1] == 0
+        assert engine.answer([*system, *drawn(3, 99)])[1] == 128
 
 
 class Eager(Governor):

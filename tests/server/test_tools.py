@@ -92,6 +92,26 @@ def test_reasoning_is_told_apart_and_counted(actor: openai.OpenAI) -> None:
     assert thought == "The user greets me."
 
 
+@pytest.mark.parametrize(
+    ("budget", "thought"), [(0, ""), (1, "The user"), (2, "The user greets me."), (9, "The user greets me.")]
+)
+def test_reasoning_ends_where_its_budget_does(actor: openai.OpenAI, budget: int, thought: str) -> None:
+    whole = chat(actor, [QUESTION], extra_body={**THINK, "thinking_budget": budget})
+    assert (getattr(whole.choices[0].message, "reasoning_content", None) or "") == thought
+    assert whole.choices[0].message.content == "Good day!"
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": STRICT[0]["function"]["parameters"], "strict": True}}
+    bound = chat(actor, [QUESTION], extra_body={**THINK, "thinking_budget": budget}, response_format=form, max_tokens=300)
+    assert json.loads(bound.choices[0].message.content)["city"] in ("Oslo", "Rome")
+    assert (getattr(bound.choices[0].message, "reasoning_content", None) or "") == thought
+
+
+def test_reasoning_can_be_switched_off(actor: openai.OpenAI) -> None:
+    for off in ({"reasoning_effort": "none"}, {"enable_thinking": False}, {"chat_template_kwargs": {"enable_thinking": False}}):
+        assert chat(actor, [QUESTION], extra_body=off).choices[0].message.content == "Hello there, my friend…!"
+    on = chat(actor, [QUESTION], extra_body={"enable_thinking": True}).choices[0].message
+    assert on.reasoning_content == "The user greets me."
+
+
 def test_responses_have_items_for_reasoning_and_calls(actor: openai.OpenAI) -> None:
     tool = {"type": "function", **TOOL, "strict": False}
     made = actor.responses.create(model="actor", input="How is the weather?", tools=[tool], temperature=0)

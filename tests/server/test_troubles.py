@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -212,6 +213,30 @@ def test_a_killed_server_leaves_no_engine_behind(model: Path) -> None:
             time.sleep(0.05)
 
 
+def test_a_full_disk_costs_no_answer_and_is_named_in_the_log(model: Path, tmp_path: Path) -> None:
+    """No file of the engine may become larger than a page is, from its start on, as where the disk has no room left."""
+    body = {"prompt": "a" * 1000, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+
+    def asked(live: Live) -> tuple[str, int]:
+        made = httpx.post(live.url + "/v1/completions", json=body, timeout=60).json()
+        return made["choices"][0]["text"], made["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    with serving(model, flags=("--kv-disk", str(tmp_path))) as live:
+        resource.prlimit(live.engine_pid(), resource.RLIMIT_FSIZE, (1000, 1000))
+        first, cached = asked(live)
+        assert cached == 0 and asked(live) == (first, 960)  # memory has it
+        end = time.monotonic() + 20
+        while not (told := [line for line in live.lines if "cannot be written" in line]):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert str(tmp_path) in told[0] and ".kv" in told[0]
+        assert not [*tmp_path.iterdir()]
+    with serving(model, flags=("--kv-disk", str(tmp_path))) as live:
+        assert asked(live) == (first, 0)
+    with serving(model, flags=("--kv-disk", str(tmp_path))) as live:  # what the last one wrote while it ended
+        assert asked(live) == (first, 960)
+
+
 def test_sigterm_lets_answers_end(slow: Path) -> None:
     with serving(slow) as live:
         done: list[Any] = []
@@ -259,8 +284,15 @@ def test_large_bodies_and_slow_answers_have_limits(slow: Path) -> None:
 
 def test_models_are_loaded_when_asked_for_and_unloaded_for_others(model: Path, slow: Path, tmp_path: Path) -> None:
     other = write_model(tmp_path / "other.gguf", seed=6)
-    room = slow.stat().st_size + other.stat().st_size // 2
-    with serving(model, slow, other, flags=("--memory", str(room))) as live:
+    small = ("--ctx", "1024", "--sequences", "2", "--kv-tokens", "16384")
+
+    def sizes(live: Live) -> dict[str, int]:
+        return {m["id"]: m["status"]["bytes"] for m in httpx.get(live.url + "/v1/models").json()["data"]}
+
+    with serving(slow, flags=small) as alone:
+        room = sizes(alone)["slow"] + other.stat().st_size // 2
+        assert sizes(alone)["slow"] > 1.2 * slow.stat().st_size  # the caches too
+    with serving(model, slow, other, flags=("--memory", str(room), *small)) as live:
 
         def loaded() -> set[str]:
             listed = httpx.get(live.url + "/v1/models").json()["data"]
@@ -276,6 +308,7 @@ def test_models_are_loaded_when_asked_for_and_unloaded_for_others(model: Path, s
         assert ask("slow").status_code == 200
         assert "slow" in loaded()
         assert "tiny" not in loaded()
+        assert sum(sizes(live).values()) <= room
         with ThreadPoolExecutor(1) as pool:
             busy = pool.submit(ask, "slow", 600)
             time.sleep(0.3)

@@ -51,6 +51,19 @@ def test_a_window_gives_back_and_resumes_only_where_its_rows_are() -> None:
     assert again.resumed == 0 and cache.tree.match([*range(20), 7], "") is None
 
 
+def test_of_a_windows_pages_the_last_are_kept_longest() -> None:
+    """They are what the next turn needs; a beginning's are needed only by who turns off there."""
+    cache = make(window=6)
+    h = cache.open(list(range(40)))
+    for length in range(P, 44, P):  # in chunks: a window's pages are given back on the way
+        assert cache.reserve(h, length)
+        cache.commit(h, list(range(40)), length)
+    cache.close(h)
+    for _ in range(8):  # of 10
+        assert cache.tree.evict(6)
+    assert cache.open([*range(40), 99]).resumed == 40
+
+
 def test_states_resume_only_from_snapshots_within_budget() -> None:
     cache = make(stateful=True)
     h = run(cache, list(range(9)))

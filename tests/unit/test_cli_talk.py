@@ -27,6 +27,7 @@ def test_run_answers_and_says_how_fast(model: Path) -> None:
     assert made.code == 0
     assert len(made.out) > 1
     assert "prefill 23 tokens" in made.err
+    assert "no chat template" in made.err and "'chatml'" in made.err and "--raw" in made.err
     assert "decode" in made.err
     assert "cut at --max-tokens" in made.err
     again = json.loads(run("run", model, *FAST, "--max-tokens", "6", "--ignore-eos", "--json", stdin="hello").out)
@@ -35,6 +36,19 @@ def test_run_answers_and_says_how_fast(model: Path) -> None:
     assert again["finish"] == "length"
     other = run("run", model, "hello", "--backend", "reference", "--seed", "4", "--max-tokens", "6", "--ignore-eos")
     assert other.out != made.out
+
+
+def test_guesses_change_no_answer_and_are_told(model: Path) -> None:
+    words = ["run", model, "hello " * 20, "--threads", "1", "--seed", "3", "--ignore-eos", "--max-tokens", "40", "--json"]
+    plain = json.loads(run(*words, "--drafts", "0").out)
+    assert plain["guesses"] == {"made": 0, "right": 0}
+    for flags in (), ("--drafts", "2"), ("--draft-model", str(model)):
+        made = run(*words, *flags)
+        guessed = json.loads(made.out)
+        assert (guessed["tokens"], guessed["text"]) == (plain["tokens"], plain["text"])
+        assert guessed["guesses"]["made"] >= guessed["guesses"]["right"]
+        assert f"{guessed['guesses']['right']} of" in made.err or not guessed["guesses"]["made"]
+    assert guessed["guesses"]["right"] > 0  # the model guesses for itself
 
 
 def test_run_stops_at_a_stop_string(model: Path) -> None:
@@ -52,6 +66,7 @@ def test_run_uses_templates_as_told(model: Path) -> None:
         return int(json.loads(made.out)["prefill"]["tokens"])
 
     assert tokens("--raw") == 3
+    assert "no chat template" not in run("run", model, "xyz", *FAST, "--max-tokens", "1", "--raw").err
     chatml = tokens()
     assert tokens("--template", "chatml") == chatml
     assert tokens("--system", "xyz") == chatml + len("system") + len("xyz") + 2 + 2

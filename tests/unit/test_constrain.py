@@ -11,7 +11,7 @@ import pytest
 from engine.bpe_engine import tokenizer
 from tensormill.chat.constrain import Wanted, constrain
 from tensormill.chat.constrain.frames import frame
-from tensormill.chat.parse import FORMATS, Format
+from tensormill.chat.parse import FORMATS, Format, OutputParser, gather
 from tensormill.errors import RequestError
 from tensormill.sampling.grammar import Grammars
 
@@ -109,6 +109,16 @@ class TestEveryFormat:
             assert bad != good and passes(grammars, form, bad, choice="required") == "refused"
             if form.name != "llama3":  # there what is no call is text
                 assert passes(grammars, form, content(form, "So: ") * (not frame(form).content[0]) + bad) == "refused"
+
+    def test_no_call_hides_in_reasoning(self, grammars: Grammars, form: Format) -> None:
+        begin, end = frame(form).reasoning or ("", "")
+        assert form.writing
+        hidden = begin + "Hm.\n" + form.writing.calls([NOW]) + "\nSo." + end
+        parser = OutputParser(form, TOOLS, continues=prompt(form))
+        if not begin or not gather(parser.push(hidden) + parser.finish()).calls:
+            return
+        for choice in ("auto", "required"):
+            assert passes(grammars, form, hidden + calls(form, [ROME]), choice=choice) == "refused"
 
     def test_named(self, grammars: Grammars, form: Format) -> None:
         wanted = {"choice": "named", "name": "now"}

@@ -181,7 +181,8 @@ def test_masked_tokens_are_never_drawn() -> None:
     [
         {"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1},
         {"min_p": 2.0}, {"repeat_penalty": 0.0}, {"penalty_window": -2}, {"seed": -1}, {"stop": ("",)}, 
-        {"max_tokens": -1},
+        {"max_tokens": -1}, {"repeat_penalty": 1e-146}, {"presence_penalty": 1e300}, {"frequency_penalty": float("nan")},
+        {"logit_bias": ((0, 1e300),)},
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(wrong: dict) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -94,6 +96,58 @@ def test_a_stateful_chunk_ends_at_the_last_page_border() -> None:
     assert len(work.tokens) == 2 and work.wants and not work.snapshot
 
 
+def kept(s: Scheduler, prompt: list[int], **more: object) -> list[int]:
+    """Run a prompt alone; where its states were kept, as engines do."""
+    one, found = sequence("x", prompt, **more), []
+    s.add(one)
+    while not one.decoding:
+        for w in s.plan():
+            s.commit(w, [7] if w.wants else [])
+            if w.snapshot:
+                assert one.holding is not None
+                s.cache.keep_snapshot(one.holding, "states", 1, w.snapshot)
+                found.append(one.past)
+    s.remove(one)
+    return found
+
+
+def test_states_are_kept_where_others_may_turn_off() -> None:
+    s = make(pages=400, budget=64, stateful=True)
+    assert kept(s, [1] * 30, borders={14}) == [12, 28]  # where its first turn ends; before its last token
+    assert kept(s, [*[1] * 22, *[2] * 9]) == [20, 28]  # where it turns off: the next who does so resumes there
+    third = sequence("third", [*[1] * 22, *[3] * 9])
+    s.add(third)
+    s.plan()
+    assert third.reused == 20
+
+
+def test_states_on_the_way_are_kept_further_and_further_apart() -> None:
+    cache = Cache({0: 999}, page=P, slots=2, stateful=True, snapshot_budget=16)
+    s = Scheduler(cache, budget=16, stateful=True)
+    found = kept(s, list(range(800)))
+    assert found == sorted(found) and found[0] == 32 and found[-1] == 796
+    left = sorted(n.depth * P for n in cache.tree.snapshots)
+    assert len(left) <= 5 and left[-1] == 796  # a quarter of the budget, and the end
+    assert all(b - a >= 64 for a, b in pairwise(left[:-1]))
+    fourth = sequence("fourth", [*range(700), *[5] * 50])
+    s.add(fourth)
+    s.plan()
+    assert 350 <= fourth.reused <= 700
+
+
+def test_who_comes_together_resumes_where_they_part() -> None:
+    s = make(pages=400, budget=16, stateful=True)
+    a, b = (sequence(name, [*[1] * 30, *[ord(name)] * 30]) for name in "ab")
+    s.add(a)
+    s.add(b)
+    while b.holding is None:
+        for w in s.plan():
+            s.commit(w, [])
+            if w.snapshot and w.sequence.holding:
+                s.cache.keep_snapshot(w.sequence.holding, "states", 1, w.snapshot)
+    assert b.reused == 28
+
+
 def test_a_shared_beginning_is_computed_once() -> None:
     s = make(budget=8)
     for name in "abc":
@@ -112,9 +166,11 @@ def test_a_shared_beginning_is_computed_once() -> None:
 class Steps(RuleBasedStateMachine):
     """Requests come, run, are cancelled, with drafts accepted in part; all that stay must end."""
 
+    stateful = False
+
     def __init__(self) -> None:
         super().__init__()
-        self.s = make(pages=12, budget=9, slots=5)
+        self.s = make(pages=12, budget=9, slots=5, stateful=self.stateful)
         self.live: dict[str, tuple[Sequence, int]] = {}
         self.made = 0
 
@@ -145,6 +201,9 @@ class Steps(RuleBasedStateMachine):
         for w in works:
             accepted = [*w.tokens[w.sure :][:good], 7] if w.wants else []
             self.s.commit(w, accepted)
+            if w.snapshot and w.sequence.holding is not None:
+                assert w.sequence.past % P == 0 and self.stateful
+                self.s.cache.keep_snapshot(w.sequence.holding, "states", 1 << 27, w.snapshot)  # of 1 << 30
             one, end = self.live[w.sequence.id]
             if len(one.tokens) >= end:
                 self.s.remove(one)
@@ -174,3 +233,13 @@ class Steps(RuleBasedStateMachine):
 
 Steps.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None, derandomize=True)
 TestSteps = Steps.TestCase
+
+
+class StatefulSteps(Steps):
+    """The same of a model with recurrent states: chunks end at pages' ends, a resume needs states that were kept."""
+
+    stateful = True
+
+
+StatefulSteps.TestCase.settings = Steps.TestCase.settings
+TestStatefulSteps = StatefulSteps.TestCase

@@ -39,7 +39,7 @@ TM_INLINE Floats odd_scale(Ints four_bits, Floats d) {  // (2 s + 1) d: d has th
 
 template <int file_bytes, int group> struct CodebookBlock {
   static constexpr int kInputs = 256, kFront = 32, kGroup = group, kFileInputs = 256, kFileBytes = file_bytes;
-  static constexpr bool kMins = false, kWide = false;
+  static constexpr bool kMins = false, kWide = false, kDear = true;
   static TM_INLINE Floats unit(const uint8_t* front, float unit) { return mul(load_f16(front), broadcast(unit)); }
   static TM_INLINE void nibble_pair(const uint8_t* at, Floats d, float* out) {  // 16 bytes: two scales of 16 rows
     const Ints both = load_u8_ints(at);

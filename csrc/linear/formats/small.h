@@ -139,12 +139,14 @@ struct TQ1_0 : Ternary {
   static TM_INLINE unsigned trit(uint8_t byte, int k) { return static_cast<uint8_t>(byte * kPowers[k]) * 3u >> 8; }
 
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    unroll<8>([&](auto t) TM_LAMBDA {
-      const int n = 8 * j + t;
-      alignas(64) uint8_t line[64];
-      for (int i = 0; i < 64; ++i) line[i] = static_cast<uint8_t>(trit(block[n / 5 * 64 + i], n % 5));
-      use(t, load_bytes(line));
-    });
+    const uint8_t* at = block + 8 * j / 5 * 64;
+    switch (8 * j % 5) {
+      case 0: return lines_from<0>(at, use);
+      case 1: return lines_from<1>(at, use);
+      case 2: return lines_from<2>(at, use);
+      case 3: return lines_from<3>(at, use);
+      default: return lines_from<4>(at, use);
+    }
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -160,6 +162,16 @@ struct TQ1_0 : Ternary {
   }
 
  private:
+  static TM_INLINE Bytes triple(Bytes a) { return add(a, add(a, a)); }
+  // Eight lines, the first of which is trit `skip` of the bytes at `at`.
+  template <int skip, class Use> static TM_INLINE void lines_from(const uint8_t* at, Use use) {
+    Bytes rest = load_bytes(at);
+    for (int i = 0; i < skip; ++i) rest = triple(rest);
+    unroll<8>([&](auto t) TM_LAMBDA {
+      if constexpr (t != 0) rest = (skip + t) % 5 == 0 ? load_bytes(at + (skip + t) / 5 * 64) : triple(rest);
+      use(t, thirds(rest));
+    });
+  }
   static unsigned code(const uint8_t* in, int input) {  // 160 inputs in 32 bytes, 80 in 16, 16 in 4
     if (input < 160) return trit(in[input % 32], input / 32);
     if (input < 240) return trit(in[32 + (input - 160) % 16], (input - 160) / 16);

@@ -7,25 +7,47 @@
 namespace mill::TM_ISA::linear {
 namespace {
 
-inline constexpr int64_t kChunk = 256;  // inputs decoded at a time: two panels of float32 are 32 KB
+inline constexpr int64_t kChunk = 128;       // inputs at a time: two panels of float32 are 16 KB, a third of the L1
+inline constexpr int64_t kPrefetch = 2048;  // bytes ahead, of weights that come straight from the packed elements
 
-// P panels (weights at w[p], one line of `bytes` for each input) x NT tokens, inputs [0, n).
-template <class F, int P, int NT>
-TM_INLINE void chains(const uint8_t* const* w, const float* const* x, int64_t n, Floats (*total)[P]) {
+struct Tile {  // tokens of a register block
+  const float* x[kTileTokens];
+  float* out[kTileTokens];
+  const float* next[kTileTokens];  // x of the next tile, fetched ahead: its rows are short and far apart
+};
+
+// P panels (weights at w[p], one line of `bytes` for each input) x NT tokens, inputs [0, n). The totals stay in
+// memory, touched once for each 32 inputs: the registers are full of chains.
+template <class F, int P, int NT, bool ahead>
+TM_INLINE void chains(const uint8_t* const* w, const Tile& tile, int64_t n, Floats (*total)[P]) {
+  const float* const* x = tile.x;
   for (int64_t k0 = 0; k0 < n; k0 += 32) {
     const int64_t end = n - k0 < 32 ? n : k0 + 32;
+    if constexpr (!ahead)
+      for (int t = 0; t < NT; ++t) {
+        prefetch(tile.next[t] + k0);
+        prefetch(tile.next[t] + k0 + 16);
+      }
     Floats even[NT][P], odd[NT][P];
     for (int t = 0; t < NT; ++t)
       for (int p = 0; p < P; ++p) even[t][p] = odd[t][p] = zero_floats();
     int64_t k = k0;
-    for (; k + 1 < end; k += 2)
+    for (; k + 1 < end; k += 2) {
+      Floats w0[P], w1[P];
       for (int p = 0; p < P; ++p) {
-        const Floats w0 = F::load(w[p] + 16 * k * F::kBytes), w1 = F::load(w[p] + 16 * (k + 1) * F::kBytes);
-        for (int t = 0; t < NT; ++t) {
-          even[t][p] = fma(w0, broadcast(x[t][k]), even[t][p]);
-          odd[t][p] = fma(w1, broadcast(x[t][k + 1]), odd[t][p]);
-        }
+        const uint8_t* at = w[p] + 16 * k * F::kBytes;
+        if constexpr (ahead)
+          for (int i = 0; i < 32 * F::kBytes; i += 64) prefetch(at + kPrefetch + i);
+        w0[p] = F::load(at);
+        w1[p] = F::load(at + 16 * F::kBytes);
       }
+      for (int t = 0; t < NT; ++t) {
+        const Floats x0 = broadcast(x[t][k]);
+        for (int p = 0; p < P; ++p) even[t][p] = fma(w0[p], x0, even[t][p]);
+        const Floats x1 = broadcast(x[t][k + 1]);
+        for (int p = 0; p < P; ++p) odd[t][p] = fma(w1[p], x1, odd[t][p]);
+      }
+    }
     if (k < end)
       for (int p = 0; p < P; ++p)
         for (int t = 0; t < NT; ++t)
@@ -35,29 +57,28 @@ TM_INLINE void chains(const uint8_t* const* w, const float* const* x, int64_t n,
   }
 }
 
-template <class F, int P, int NT>
-void block(const uint8_t* const* w, const float* const* x, int64_t n, float* const* out, bool first, int valid) {
+template <class F, int P, int NT, bool ahead>
+void block(const uint8_t* const* w, const Tile& tile, int64_t n, bool first, int valid) {
   Floats total[NT][P];
   for (int t = 0; t < NT; ++t)
     for (int p = 0; p < P; ++p) {
-      const float* at = out[t] + 16 * p;
+      const float* at = tile.out[t] + 16 * p;
       total[t][p] = first ? zero_floats() : p + 1 < P || valid == 16 ? load_floats(at) : load_first(at, valid);
     }
-  chains<F, P, NT>(w, x, n, total);
+  chains<F, P, NT, ahead>(w, tile, n, total);
   for (int t = 0; t < NT; ++t)
     for (int p = 0; p < P; ++p) {
-      float* at = out[t] + 16 * p;
+      float* at = tile.out[t] + 16 * p;
       p + 1 < P || valid == 16 ? store(at, total[t][p]) : store_first(at, total[t][p], valid);
     }
 }
 
-template <class F, int P, int NT = kTileTokens>
-void block_of(int nt, const uint8_t* const* w, const float* const* x, int64_t n, float* const* out, bool first,
-              int valid) {
+template <class F, int P, bool ahead, int NT = kTileTokens>
+void block_of(int nt, const uint8_t* const* w, const Tile& tile, int64_t n, bool first, int valid) {
   if constexpr (NT > 1) {
-    if (nt < NT) return block_of<F, P, NT - 1>(nt, w, x, n, out, first, valid);
+    if (nt < NT) return block_of<F, P, ahead, NT - 1>(nt, w, tile, n, first, valid);
   }
-  block<F, P, NT>(w, x, n, out, first, valid);
+  block<F, P, NT, ahead>(w, tile, n, first, valid);
 }
 
 template <class F, int P>
@@ -73,19 +94,24 @@ void panels(const Matrix& m, int64_t panel, const Call& call, float* lines) {
       w[p] = m.data + (panel + p) * bytes + 16 * k0 * F::kBytes;
       if (direct) continue;
       float* to = lines + p * 16 * kChunk;
-      for (int64_t k = 0; k < n; ++k) store(to + 16 * k, F::load(w[p] + 16 * k * F::kBytes));
+      for (int64_t k = 0; k < n; ++k) {
+        prefetch(w[p] + 16 * k * F::kBytes + kPrefetch);
+        store(to + 16 * k, F::load(w[p] + 16 * k * F::kBytes));
+      }
       w[p] = reinterpret_cast<const uint8_t*>(to);
     }
     for (int64_t t0 = 0; t0 < call.n_tokens; t0 += nt_max) {
       const int nt = static_cast<int>(call.n_tokens - t0 < nt_max ? call.n_tokens - t0 : nt_max);
-      const float* x[kTileTokens];
-      float* out[kTileTokens];
+      Tile tile;
       for (int t = 0; t < nt; ++t) {
-        x[t] = call.values(t0 + t) + k0;
-        out[t] = call.row(t0 + t) + panel * kPanel;
+        const int64_t i = t0 + t, next = i + nt_max < call.n_tokens ? i + nt_max : i;
+        tile.x[t] = call.values(i) + k0;
+        tile.out[t] = call.row(i) + panel * kPanel;
+        tile.next[t] = call.values(next) + k0;
+        for (int p = 0; p < P; ++p) prefetch(call.row(next) + (panel + p) * kPanel);
       }
-      if (direct) block_of<F, P>(nt, w, x, n, out, k0 == 0, valid);
-      else block_of<F32, P>(nt, w, x, n, out, k0 == 0, valid);
+      if (direct) block_of<F, P, true>(nt, w, tile, n, k0 == 0, valid);
+      else block_of<F32, P, false>(nt, w, tile, n, k0 == 0, valid);
     }
   }
 }

@@ -7,11 +7,16 @@ copies and snapshots form one stream on the device (OPS §2.2): a page may be ma
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from tensormill.cache.disk import DiskTier
 from tensormill.cache.pool import PagePool
 from tensormill.cache.tree import Node, PrefixTree, Snapshot
+
+Keep = Literal["", "end", "passing", "answer"]  # why states are worth keeping: nothing; a border; on the way; an answer's
+SPACING = 8  # pages between states that are kept on the way through a prompt, at first
+SHARE = 4  # a prompt's states on the way take no more than this part of the budget
 
 
 @dataclass(eq=False, slots=True)
@@ -24,6 +29,10 @@ class Holding:
     node: Node | None
     resumed: int  # tokens that need not be computed
     snapshot: Snapshot | None = None  # to be put into the slot before the first step
+    known: int = 0  # tokens whose pages the tree had when it began: others turned off here
+    kept: int = 0  # tokens up to the last states that were kept of it
+    spacing: int = SPACING  # pages from states to states on the way
+    passing: list[Node] = field(default_factory=list)  # pages on the way whose states were kept
     answer: Node | None = None  # the last page of its answer whose states were kept
 
 
@@ -42,13 +51,19 @@ class Cache:
     def attach(self, disk: DiskTier) -> None:
         """Keep pages and snapshots on disk too, from now on."""
         self._disk = disk
-        self.tree.losing = lambda node, w: disk.save_snapshot(node) if w is None else disk.save_page(node, w)
+        self.tree.losing = disk.losing
 
     def flush(self) -> None:
         """Write to disk what the tree has; the beginnings last, so that they are given up last."""
         if self._disk:
             for node in sorted(self.tree.nodes(), key=lambda n: -n.depth):
                 self._disk.save(node)
+        self.settle()
+
+    def settle(self, seconds: float | None = None) -> None:
+        """Wait until all that is to be on disk is there, at most so long; another thread may do so too."""
+        if self._disk:
+            self._disk.files.settle(seconds)
 
     @property
     def free_slots(self) -> int:
@@ -62,7 +77,8 @@ class Cache:
         node = self.tree.match(tokens, salt)
         tables = self.tree.hold(node) if node else {w: [] for w in self.pools}
         resumed = node.depth * self.page if node else 0
-        return Holding(salt, tables, self._slots.pop(), node, resumed, node.snapshot if node else None)
+        snapshot, known = node.snapshot if node else None, self.tree.known(tokens, salt) * self.page
+        return Holding(salt, tables, self._slots.pop(), node, resumed, snapshot, known, resumed)
 
     def reserve(self, holding: Holding, length: int) -> bool:
         """Pages for `length` tokens in every lifetime, evicting what nobody uses; False (and nothing taken) without room."""
@@ -105,17 +121,26 @@ class Cache:
                 self.pools[w].drop(table[i])
                 table[i] = self.pools[w].share(node.pages[w])
 
-    def keep_snapshot(self, holding: Holding, snapshot: Snapshot, size: int, *, answer: bool) -> None:
+    def keep_snapshot(self, holding: Holding, snapshot: Snapshot, size: int, why: Keep) -> None:
         """Keep the states at the end of the last whole page; within an answer, instead of those a page before.
 
         Who goes on with a conversation does so at its end, so one snapshot an answer is enough, however long it is.
+        Those on the way serve whoever begins alike; when they are too many, every other one goes, and the next are rarer.
         """
         node = holding.node
-        if node is None or node.snapshot is not None or not self.tree.keep_snapshot(node, snapshot, size) or not answer:
+        if node is None or node.snapshot is not None or not self.tree.keep_snapshot(node, snapshot, size):
             return
-        if holding.answer is not None:
-            self.tree.forget_snapshot(holding.answer)
-        holding.answer = node
+        holding.kept = node.depth * self.page
+        if why == "answer":
+            if holding.answer is not None:
+                self.tree.drop_snapshot(holding.answer)
+            holding.answer = node
+        elif why == "passing":
+            holding.passing.append(node)
+            if len(holding.passing) * size > self.tree.snapshot_budget // SHARE:
+                for n in holding.passing[::2]:
+                    self.tree.drop_snapshot(n)
+                holding.passing, holding.spacing = holding.passing[1::2], 2 * holding.spacing
 
     def close(self, holding: Holding) -> None:
         """End a sequence: its pages are the tree's alone, or free."""

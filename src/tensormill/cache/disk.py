@@ -2,7 +2,8 @@
 
 Every page has a name: the hash of its tokens behind the hash of the page before it, from a root that is the model's fingerprint
 and the tenant's salt. What a file was made for is proved by the same two, kept in it, so no clash of hashes can mix texts up.
-Pages are written when their sequence ends, and when they leave the tree; a prompt looks here for what the tree does not know.
+Pages are written when their sequence ends, and when they leave the tree (a thread does it: `behind.py`); a prompt looks here
+for what the tree does not know.
 
 There are three tiers: device, host, disk. On a CPU the host tier is the device's memory itself, so it has no code.
 """
@@ -17,6 +18,7 @@ from typing import Protocol
 
 import xxhash
 
+from tensormill.cache.behind import Behind
 from tensormill.cache.files import Files
 from tensormill.cache.pool import PagePool
 from tensormill.cache.tree import Node, PrefixTree, Snapshot
@@ -44,7 +46,7 @@ class DiskTier:
     """Writes what the tree has to files, and brings files back into the tree."""
 
     def __init__(self, files: Files, device: Device, fingerprint: bytes) -> None:
-        self.files = files
+        self.files = Behind(files)
         self._device = device
         self._fingerprint = fingerprint
 
@@ -63,23 +65,20 @@ class DiskTier:
 
     def save(self, node: Node) -> None:
         """Write all that a node has and the folder has not."""
-        for lifetime in node.pages:
-            self.save_page(node, lifetime)
-        self.save_snapshot(node)
-
-    def save_page(self, node: Node, lifetime: int) -> None:
-        """Write one page of a node."""
-        self._put(node, str(lifetime), lambda: self._device.read_page(lifetime, node.pages[lifetime]))
-
-    def save_snapshot(self, node: Node) -> None:
-        """Write the states at a node's end, if it has them."""
+        for lifetime, page in node.pages.items():
+            self.files.later(*self._file(node, str(lifetime)), partial(self._device.read_page, lifetime, page))
         if node.snapshot is not None:
-            self._put(node, "s", lambda: self._device.pack(node.snapshot))
+            self.files.later(*self._file(node, "s"), partial(self._device.pack, node.snapshot))
 
-    def _put(self, node: Node, what: str, body: Callable[[], bytes]) -> None:
-        name = _name(self._digest(node), what)
-        if name not in self.files:
-            self.files.put(name, self._proof(node), body())
+    def losing(self, node: Node, lifetime: int | None) -> None:
+        """Its page of a lifetime (None: its states) is about to be given up."""
+        if lifetime is not None:
+            self.files.now(*self._file(node, str(lifetime)), partial(self._device.read_page, lifetime, node.pages[lifetime]))
+        elif node.snapshot is not None:
+            self.files.now(*self._file(node, "s"), partial(self._device.pack, node.snapshot))
+
+    def _file(self, node: Node, what: str) -> tuple[str, bytes]:
+        return _name(self._digest(node), what), self._proof(node)
 
     def _proof(self, node: Node) -> bytes:
         assert node.parent is not None

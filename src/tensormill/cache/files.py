@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
@@ -30,6 +31,7 @@ class Files:
         self.folder = folder
         self.most = most
         self.size = 0
+        self._lock = threading.RLock()  # one thread may write while another reads
         self._sizes: OrderedDict[str, int] = OrderedDict()  # oldest first
         self._bad: set[str] = set()  # there, but of no use, and perhaps not to be removed
         self._pause_until = 0.0
@@ -41,7 +43,8 @@ class Files:
             self._pause_until = float("inf")
 
     def __contains__(self, name: str) -> bool:
-        return name in self._sizes or (name not in self._bad and self._found(name))
+        with self._lock:
+            return name in self._sizes or (name not in self._bad and self._found(name))
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -51,10 +54,11 @@ class Files:
         try:
             data = (self.folder / name).read_bytes()
         except OSError as why:
-            if name in self._sizes and not isinstance(why, FileNotFoundError):
-                log.warning("keys and values kept in a file cannot be read: %s", why)
-            self._forget(name)
-            self._bad.add(name)
+            with self._lock:
+                if name in self._sizes and not isinstance(why, FileNotFoundError):
+                    log.warning("keys and values kept in a file cannot be read: %s", why)
+                self._forget(name)
+                self._bad.add(name)
             return None
         body = _opened(data, proof)
         if body is None:
@@ -66,34 +70,37 @@ class Files:
         """Keep a blob, giving up others for it; False if it is not kept."""
         rest = proof + body
         data = _HEAD.pack(_MAGIC, _checksum(len(proof), rest), len(proof)) + rest
-        if len(data) > self.most or time.monotonic() < self._pause_until:
-            return False
-        while self.size + len(data) > self.most:
-            self._give_up(next(iter(self._sizes)))
+        with self._lock:
+            if len(data) > self.most or time.monotonic() < self._pause_until:
+                return False
+            while self.size + len(data) > self.most:
+                self._give_up(next(iter(self._sizes)))
         part = self.folder / f"{name}.{os.getpid()}.part"
         try:
             part.write_bytes(data)
             part.replace(self.folder / name)
         except OSError as why:
-            log.warning("keys and values are not kept for now: %s", why)
+            log.warning("%s cannot be written, so keys and values are not kept for now: %s", self.folder / name, why.strerror)
             self._pause_until = time.monotonic() + _PAUSE
             with suppress(OSError):
                 part.unlink()
             return False
-        self._count(name, len(data))
+        with self._lock:
+            self._count(name, len(data))
         return True
 
     def touch(self, name: str) -> None:
         """It was used just now."""
-        if name in self._sizes:
-            self._sizes.move_to_end(name)
-            with suppress(OSError):
+        with self._lock, suppress(OSError):
+            if name in self._sizes:
+                self._sizes.move_to_end(name)
                 os.utime(self.folder / name)
 
     def drop(self, name: str) -> None:
         """Remove a file that is of no use; until it is written anew it counts as missing."""
-        self._bad.add(name)
-        self._give_up(name)
+        with self._lock:
+            self._bad.add(name)
+            self._give_up(name)
 
     def _give_up(self, name: str) -> None:
         self._forget(name)

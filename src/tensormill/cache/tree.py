@@ -51,7 +51,7 @@ class PrefixTree:
         self._roots: dict[str, Node] = {}
         self._used: dict[int, OrderedDict[Node, None]] = {w: OrderedDict() for w in pools}  # oldest first
         self._snapshots: OrderedDict[Node, None] = OrderedDict()
-        self._snapshot_room = snapshot_budget
+        self.snapshot_budget = self._snapshot_room = snapshot_budget
 
     @property
     def lifetimes(self) -> list[int]:
@@ -77,6 +77,14 @@ class PrefixTree:
             if self._can_resume(node):
                 best = node
         return best
+
+    def known(self, tokens: Sequence[int], salt: str) -> int:
+        """How many whole pages of a request the tree has, whether it can resume behind them or not."""
+        node, depth = self._roots.get(salt), 0
+        while node is not None and (depth + 1) * self.page < len(tokens):
+            node = node.children.get(tuple(tokens[depth * self.page : (depth + 1) * self.page]))
+            depth += node is not None
+        return depth
 
     def _can_resume(self, node: Node) -> bool:
         if self.slots and node.snapshot is None:
@@ -105,6 +113,7 @@ class PrefixTree:
         for w, page in pages.items():
             if page and w not in node.pages:
                 node.pages[w] = self._pools[w].share(page)
+                self._touch_page(node, w)
         self.touch(node)
         return node
 
@@ -121,13 +130,24 @@ class PrefixTree:
         return True
 
     def touch(self, node: Node) -> None:
-        """Mark a path as used: children older than parents, so that leaves go first."""
+        """Mark as used what a resume behind a node needs: of a window's pages and the states no more than that.
+
+        Whole paths are older at their leaves, which go first; a window's pages are older at its beginning, since only the next
+        resume further back needs those.
+        """
         for n in node.path():
-            for w in n.pages:
-                self._used[w][n] = None
-                self._used[w].move_to_end(n)
-            if n.snapshot is not None:
-                self._snapshots.move_to_end(n)
+            self._touch_page(n, 0)
+        for w in self._pools:
+            if w:
+                for n in reversed([n for n, _ in zip(node.path(), range(self.window_pages(w)), strict=False)]):
+                    self._touch_page(n, w)
+        if node.snapshot is not None:
+            self._snapshots.move_to_end(node)
+
+    def _touch_page(self, node: Node, lifetime: int) -> None:
+        if lifetime in node.pages:
+            self._used[lifetime][node] = None
+            self._used[lifetime].move_to_end(node)
 
     def evict(self, lifetime: int) -> bool:
         """Give up the least recently used page of a lifetime that no request holds; False if all are in use."""
@@ -156,11 +176,15 @@ class PrefixTree:
         node.parent.children.pop(node.tokens, None)
 
     def forget_snapshot(self, node: Node) -> None:
-        """Give up the states at a node's end, if they are kept."""
+        """Give up the states at a node's end, if they are kept, for want of room."""
+        if node.snapshot is not None and self.losing:
+            self.losing(node, None)
+        self.drop_snapshot(node)
+
+    def drop_snapshot(self, node: Node) -> None:
+        """Drop the states at a node's end, if they are kept: others do as well."""
         if node.snapshot is None:
             return
-        if self.losing:
-            self.losing(node, None)
         del self._snapshots[node]
         self._snapshot_room += node.snapshot_bytes
         node.snapshot, node.snapshot_bytes = None, 0

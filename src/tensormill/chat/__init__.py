@@ -2,6 +2,7 @@
 
 from tensormill.chat.budget import Exhausted, Limits
 from tensormill.chat.builtin import FORMATS
+from tensormill.chat.prompts import Prompt, Prompts
 from tensormill.chat.template import ChatTemplate
 
-__all__ = ["FORMATS", "ChatTemplate", "Exhausted", "Limits"]
+__all__ = ["FORMATS", "ChatTemplate", "Exhausted", "Limits", "Prompt", "Prompts"]

@@ -15,6 +15,7 @@ from tensormill.chat.budget import Limits
 from tensormill.chat.builtin import FORMATS, choose
 from tensormill.chat.messages import Abilities, checked, plain
 from tensormill.chat.sandbox import Program
+from tensormill.chat.seal import Seal, Sealed
 from tensormill.chat.turns import Message
 from tensormill.errors import TemplateError
 
@@ -34,6 +35,8 @@ class ChatTemplate:
         self.eos = eos
         self._program = Program(source, limits)
         self._with_tools: ChatTemplate | None = None
+        self.guessed = False
+        """Whether the file has none, so that a built-in one was chosen: perhaps it never learned to chat."""
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object], *, bos: str, eos: str, name: str | None = None) -> ChatTemplate:
@@ -44,7 +47,8 @@ class ChatTemplate:
         Raises TemplateError for an unknown name, listing those there are.
         """
         sources = _sources(metadata)
-        if name is None and "default" not in sources:
+        guessed = name is None and "default" not in sources
+        if guessed:
             tokens = metadata.get("tokenizer.ggml.tokens")
             name = choose(tokens if isinstance(tokens, Sequence) else ())
         chosen = name or "default"
@@ -56,6 +60,7 @@ class ChatTemplate:
             template = cls(source, bos=bos, eos=eos, name=chosen)
         except TemplateError as error:
             raise TemplateError(f"{error} (--template NAME uses another: {', '.join(FORMATS)})") from None
+        template.guessed = guessed
         if name is None and "tool_use" in sources:
             template._with_tools = cls(sources["tool_use"], bos=bos, eos=eos, name="tool_use")
         return template
@@ -74,11 +79,21 @@ class ChatTemplate:
 
         Raises TemplateError if the template refuses the messages, is broken, or exceeds its limits.
         """
-        if tools and self._with_tools is not None:
+        values = {**extra, "tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt}
+        return self.sealed(Seal(()), messages, values, now=now).text
+
+    def sealed(
+        self, seal: Seal, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any], behind: str = "",
+        now: datetime | None = None,
+    ) -> Sealed:  # fmt: skip
+        """The same, with all variables in `values` and the beginning of an answer `behind` it: contents pass through `seal`."""
+        if values.get("tools") and self._with_tools is not None:
             self = self._with_tools  # noqa: PLW0642
-        variables = plain({**extra, "tools": tools or None, "documents": documents or None})
-        variables["add_generation_prompt"] = add_generation_prompt
-        return self._render(self._abilities.fit(checked(messages)), variables, now)
+        variables: dict[str, Any] = plain(dict(values))
+        variables |= {name: variables.get(name) or None for name in ("tools", "documents")}
+        answer = {"role": "assistant", "content": behind}
+        parts = [self._abilities.fit(checked(messages)), variables, answer]
+        return seal.through(lambda p: self._render(p[0], p[1], now) + str(p[2]["content"]), parts, self.source)
 
     @cached_property
     def _abilities(self) -> Abilities:

@@ -11,7 +11,7 @@ from tensormill.cli.interrupt import Interrupt
 
 if TYPE_CHECKING:
     from tensormill.config import SamplingConfig
-    from tensormill.engine import Engine, Session, Timings
+    from tensormill.engine import Session, Timings
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,6 @@ class Answer:
     text: str
     tokens: list[int]
     finish: str
-
-
-def prompt_tokens(engine: Engine, text: str) -> list[int]:
-    """Tokens of a rendered prompt; a beginning that both the template and the tokenizer write is kept once."""
-    tokenizer = engine.tokenizer
-    tokens = tokenizer.encode(text, add_special=True, parse_special=True)
-    doubled = len(tokens) > 1 and tokens[0] == tokens[1] == tokenizer.bos
-    return tokens[1:] if doubled else tokens
 
 
 def answer(
@@ -67,6 +59,8 @@ def closing_line(timings: Timings, finish: str) -> str:
         f"prefill {timings.prefill_tokens} tokens{reused}, {timings.prefill_rate:.1f} tok/s",
         f"decode {timings.decode_tokens} tokens, {timings.decode_rate:.1f} tok/s",
     ]
+    if timings.drafted:
+        parts.append(f"{timings.accepted} of {timings.drafted} guesses right")
     why = {"length": "cut at --max-tokens", "context": "the context is full", "interrupted": "interrupted"}
     return " · ".join([*parts, why[finish]] if finish in why else parts)
 
@@ -80,4 +74,5 @@ def as_json(timings: Timings, done: Answer) -> dict[str, Any]:
         "prefill": {"tokens": timings.prefill_tokens, "tokens_per_second": timings.prefill_rate},
         "decode": {"tokens": timings.decode_tokens, "tokens_per_second": timings.decode_rate},
         "reused": timings.reused,
+        "guesses": {"made": timings.drafted, "right": timings.accepted},
     }

@@ -40,9 +40,10 @@ def main(
     from tensormill.cli.slash import Conversation, command
 
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
-    with load(model, engine) as loaded:
+    with load(model, engine, answers=True) as loaded:
         talk = Conversation(str(loaded.file.path), with_suggestions(sampling, loaded.metadata), system)
-        session, name = loaded.session(), loaded.template.name  # a file without a usable tokenizer fails here, not later
+        session, template = loaded.session(), loaded.prompts.template  # an unusable tokenizer fails here, not later
+        name = template.name + (" (built in: the file has none; `run --raw` continues text)" if template.guessed else "")
         about = f"{loaded.file.path.name}, context {loaded.context} tokens, chat template {name}"
         _tell(f"{about}; /help lists commands, Ctrl-D leaves")
         for line in lines():
@@ -60,12 +61,12 @@ def main(
 
 def _turn(engine: Engine, session: Session, talk: Conversation, line: str, extra: dict[str, Any]) -> None:
     """Ask and answer once; what fails is told and leaves the conversation as it was."""
-    from tensormill.cli.answer import answer, closing_line, prompt_tokens
+    from tensormill.cli.answer import answer, closing_line
 
     question = {"role": "user", "content": line}
     try:
-        prompt = engine.template.render([*talk.messages, question], **extra)
-        done = answer(session, prompt_tokens(engine, prompt), talk.sampling)
+        prompt = engine.prompts.chat([*talk.messages, question], extra)
+        done = answer(session, prompt.ids, talk.sampling)
     except TensorMillError as error:
         _tell(str(error))
         return

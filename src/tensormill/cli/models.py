@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tensormill.config import DRAFTS
 from tensormill.errors import ModelError, RequestError
 
 if TYPE_CHECKING:
@@ -36,11 +38,13 @@ def _demo() -> Path:
     )
 
 
-def load(model: str | None, config: EngineConfig) -> Engine:
-    """The engine for a model, with a progress bar on a terminal's stderr."""
+def load(model: str | None, config: EngineConfig, *, answers: bool = False) -> Engine:
+    """The engine for a model, with a progress bar on a terminal's stderr; one that `answers` guesses unless told not to."""
     path = find(model)
-    if config.drafts or config.draft_model is not None:  # a session answers alone and never guesses
-        raise RequestError("--drafts and --draft-model work with `tensormill serve` alone; leave them out here")
+    if answers and config.drafts is None:
+        config = replace(config, drafts=DRAFTS)
+    elif not answers and config.guesses:
+        raise RequestError("--drafts and --draft-model are for answers: run, chat and serve; leave them out here")
     engine = _loaded(path, config)
     from tensormill.models import context_length
 

@@ -45,15 +45,15 @@ def main(
     json_
         Print the answer, its tokens and its speed as JSON.
     """
+    from tensormill.chat.seal import Sealed
     from tensormill.cli import answer as answers
     from tensormill.cli.models import load
     from tensormill.cli.settings import with_suggestions
 
     model, prompt = _sorted_out(model, prompt)
-    with load(model, engine) as loaded:
-        text = prompt if raw else _chat_prompt(loaded, prompt, system, think)
+    with load(model, engine, answers=True) as loaded:
+        tokens = loaded.prompts.ids(Sealed(prompt)) if raw else _chat_prompt(loaded, prompt, system, think)
         session = loaded.session()
-        tokens = answers.prompt_tokens(loaded, text)
         done = answers.answer(session, tokens, with_suggestions(sampling, loaded.metadata), (lambda _: None) if json_ else None)
     print(json.dumps(answers.as_json(session.timings, done), ensure_ascii=False) if json_ else "")
     sys.stdout.flush()
@@ -76,7 +76,13 @@ def _sorted_out(model: str | None, prompt: str | None) -> tuple[str | None, str]
     return model, prompt
 
 
-def _chat_prompt(engine: Engine, prompt: str, system: str | None, think: bool | None) -> str:
+def _chat_prompt(engine: Engine, prompt: str, system: str | None, think: bool | None) -> list[int]:
+    if engine.prompts.template.guessed:
+        print(
+            f"the file has no chat template, perhaps since it is no chat model: the prompt is written as "
+            f"{engine.prompts.template.name!r} (--raw continues it as it is, --template NAME writes it otherwise)",
+            file=sys.stderr,
+        )
     messages = [{"role": "system", "content": system}] if system else []
     extra: dict[str, Any] = {} if think is None else {"enable_thinking": think}
-    return engine.template.render([*messages, {"role": "user", "content": prompt}], **extra)
+    return engine.prompts.chat([*messages, {"role": "user", "content": prompt}], extra).ids

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.engine.messages import Chance, Generate, Output, Usage
+from tensormill.engine.thinking import Bound
 from tensormill.sampling import Sampler, StopMatcher
 from tensormill.scheduler import Sequence
 from tensormill.tokenizer import Kind
@@ -29,6 +30,8 @@ class Answer:
         self.sequence = Sequence(
             request.id, list(request.tokens), len(request.tokens), request.key, request.salt, request.priority
         )  # fmt: skip
+        if engine.stateful:
+            self.sequence.borders.update(_first_turn(request.tokens, engine))
         self._request = request
         self._engine = engine
         self._clock = clock
@@ -37,6 +40,7 @@ class Answer:
         self._sampler.begin(request.tokens)
         self._stream = engine.tokenizer.stream()
         self._stops = StopMatcher(request.sampling.stop)
+        self._bound = Bound(request.thinking) if request.thinking else None
         self._made = self._drafted = self._accepted = 0
         self._arrived = clock()
         self._started = self._first = 0.0
@@ -76,7 +80,9 @@ class Answer:
     def sample(self, logits: Logits) -> int:
         """The next token from its row [V]; ends the answer where that token, its text, or a limit says so."""
         grammar = self.matcher
-        token = self._sampler.sample(logits, allowed=grammar.allowed(len(logits)) if grammar else None)
+        token = self._forced()
+        if token is None:
+            token = self._sampler.sample(logits, allowed=grammar.allowed(len(logits)) if grammar else None)
         self._first = self._first or self._clock()
         if self._request.sampling.max_tokens == 0:
             self._end("length")
@@ -93,7 +99,10 @@ class Answer:
         self._new.append(token)
         if self._request.logprobs >= 0:
             self._chances.append(chance(logits, token, self._request.logprobs))
-        text, stopped = self._stops.push(self._stream.push(token) if self._shows(token) else "")
+        shown = self._stream.push(token) if self._shows(token) else ""
+        if self._bound:
+            self._bound.accept(token, shown)
+        text, stopped = self._stops.push(shown)
         self._text += text
         if stopped:
             self._end("stop", self._stops.matched)
@@ -104,6 +113,13 @@ class Answer:
             self._end("length")
         elif len(self.sequence.tokens) + len(self._new) > self._engine.context - 1:
             self._end("context")
+        return token
+
+    def _forced(self) -> int | None:
+        """The token that must come, as soon as nothing forbids it: a character is whole, and the grammar lets it through."""
+        token = self._bound.due() if self._bound else None
+        if token is None or self._stream.pending or (self.matcher and not self.matcher.fits([token])):
+            return None
         return token
 
     def _shows(self, token: int) -> bool:
@@ -135,6 +151,13 @@ class Answer:
             drafted=self._drafted,
             accepted=self._accepted,
         )
+
+
+def _first_turn(tokens: Seq[int], engine: Engine) -> Seq[int]:
+    """Where the first message of a chat ends, if it fills a page: what many users share (instructions, tools) stands in it."""
+    page, kind = engine.limits.page, engine.tokenizer.kind
+    found = next((i for i in range(page, len(tokens)) if kind(tokens[i]) is Kind.CONTROL), None)
+    return [] if found is None else [found]
 
 
 def chance(logits: Logits, token: int, top: int) -> Chance:

@@ -47,7 +47,7 @@ class Crank:
         self._answers: dict[str, Answer] = {}
         self._reader = Reader(engine)
         self._grammars = GrammarWork(engine)
-        self._steps = self._computed = 0
+        self._steps = self.computed = 0
 
     @property
     def busy(self) -> bool:
@@ -76,7 +76,7 @@ class Crank:
         scheduler, cache = self.scheduler, self.engine.cache
         held = {p for s in scheduler.running if s.holding for p in s.holding.tables[0] if p}
         return Stats(
-            len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self._computed,
+            len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self.computed,
             scheduler.preemptions,
         )  # fmt: skip
 
@@ -128,7 +128,7 @@ class Crank:
         rows = self.engine.run([self._run(w) for w in works])
         self._grammars.finish_masks()
         self._steps += 1
-        self._computed += sum(len(w.tokens) for w in works)
+        self.computed += sum(len(w.tokens) for w in works)
         if all(w.sequence.decoding for w in works):
             self._governor.stepped(sum(len(w.tokens) for w in works), self._clock() - started)
         replies: list[Reply] = []
@@ -202,7 +202,7 @@ class Crank:
                 self._governor.learned(work.sequence.id, len(drafts), len(accepted) - 1)
         self.scheduler.commit(work, accepted)
         if work.snapshot and work.sequence.holding is not None:
-            self.engine.keep_snapshot(work.sequence.holding, answer=work.past >= work.sequence.prompt)
+            self.engine.keep_snapshot(work.sequence.holding, work.snapshot)
         if answer.finished:
             del self._answers[work.sequence.id]
             self._forget(work.sequence)

@@ -37,7 +37,7 @@ def draft_model(engine: Engine, path: str) -> DraftModel:
     if odd:
         raise ModelError(f"{path} cannot draft here: it packs {odd[0]} tokens a row, and pages have {engine.limits.page}")
     pages = dict.fromkeys(lifetimes, engine.limits.pages[0])
-    limits = replace(engine.limits, rows=engine.limits.sequences, pages=pages)
+    limits = replace(engine.limits, rows=engine.limits.sequences, pages=pages, memory=_left(engine))
     backend = cast(Backend, importlib.import_module(f"tensormill.backends.{engine.config.backend}"))
     positions = next((v for v in program.inputs if v.name == "positions"), None)
     return DraftModel(
@@ -50,6 +50,12 @@ def draft_model(engine: Engine, path: str) -> DraftModel:
         components=cast(int, positions.shape[0]) if positions else 1,
         stateful=is_stateful(program),
     )
+
+
+def _left(engine: Engine) -> int | None:
+    """What the engine's own program leaves of the memory that was free before it was compiled."""
+    most, taken = engine.limits.memory, getattr(engine.executable, "bytes", {})
+    return None if most is None else most - sum(taken.values())
 
 
 def _check_vocabulary(engine: Engine, file: GGUFFile) -> None:

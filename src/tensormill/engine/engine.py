@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill import models
-from tensormill.cache import Cache, Holding
-from tensormill.chat import ChatTemplate
+from tensormill.cache import Cache, Holding, Keep
+from tensormill.chat import Prompts
 from tensormill.config import EngineConfig, bytes_of
 from tensormill.engine import drafting
 from tensormill.engine.memory import SHARE, free_memory
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tensormill.sampling.grammar import Grammars
 
 DEFAULT_CONTEXT = 8192
+SNAPSHOTS = 1 << 30  # bytes for states that later prompts may resume behind; less where little is free
 
 
 class Engine:
@@ -39,12 +40,18 @@ class Engine:
     def __init__(self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None) -> None:
         self.config = config
         self.file = file
+        self.prompts = Prompts(file.metadata, pre=config.pre, template=config.template)
         self.context = _context(config.context, models.context_length(file.metadata))
         self.chunk = min(config.chunk, self.context)
         self.program: Program = models.trace(file, context=self.context)["main"]
         self.stateful = is_stateful(self.program)
-        self.limits = limits(self.program, self._sizes(), config.kv_type)
-        self.cache = Cache(self.limits.pages, page=self.limits.page, slots=self.limits.slots, stateful=self.stateful)
+        free = free_memory()
+        snapshots = (min(SNAPSHOTS, free // 8) if free is not None else SNAPSHOTS) if self.stateful else 0
+        self.limits = limits(self.program, self._sizes(None if free is None else free - snapshots), config.kv_type)
+        self.cache = Cache(
+            self.limits.pages,
+            page=self.limits.page, slots=self.limits.slots, stateful=self.stateful, snapshot_budget=snapshots,
+        )  # fmt: skip
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))
         weights = WeightSource(file)
         self.executable: Executable = backend.compile(
@@ -55,13 +62,15 @@ class Engine:
 
             self.cache.attach(disk_tier(self, config.kv_disk))
 
-    def _sizes(self) -> Sizes:
+    def _sizes(self, free: int | None) -> Sizes:
         config, given = self.config, self.config.kv_memory
-        free = free_memory() if given is None else None
         weights = sum(t.nbytes for t in self.file.tensors.values())
+        if config.draft_model is not None:
+            weights += Path(config.draft_model).stat().st_size if Path(config.draft_model).is_file() else 0
+        memory = bytes_of(given, "kv-memory") if given else None if free is None else int(SHARE * max(free - weights, 0))
         return Sizes(
-            config.sequences, self.context, config.kv_tokens, self.chunk, min(config.rows, self.chunk), config.drafts,
-            memory=bytes_of(given, "kv-memory") if given else None if free is None else int(SHARE * max(free - weights, 0)),
+            config.sequences, self.context, config.kv_tokens, self.chunk, min(config.rows, self.chunk), config.guesses,
+            memory=memory, free=free, weights=weights,
         )  # fmt: skip
 
     @classmethod
@@ -82,17 +91,10 @@ class Engine:
         """The file's metadata."""
         return self.file.metadata
 
-    @cached_property
+    @property
     def tokenizer(self) -> Tokenizer:
         """The file's tokenizer, built at first use; TokenizerError if it has none or an unknown one."""
-        return Tokenizer.from_metadata(self.metadata, pre=self.config.pre)
-
-    @cached_property
-    def template(self) -> ChatTemplate:
-        """The file's chat template, or a built-in one that suits its vocabulary."""
-        t = self.tokenizer
-        bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
-        return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
+        return self.prompts.tokenizer
 
     @cached_property
     def grammars(self) -> Grammars:
@@ -131,11 +133,11 @@ class Engine:
         step = build_step(runs, components=self.components, ratios=ratios)
         return self.executable.run(step)
 
-    def keep_snapshot(self, holding: Holding, *, answer: bool = False) -> None:
+    def keep_snapshot(self, holding: Holding, why: Keep = "end") -> None:
         """Keep what a sequence's slot holds at the end of its last whole page, so that later prompts can resume there."""
         if holding.node is not None and holding.node.snapshot is None:
             states = self.executable.snapshot(holding.slot)
-            self.cache.keep_snapshot(holding, states, sum(s.nbytes for s in states.values()), answer=answer)
+            self.cache.keep_snapshot(holding, states, sum(s.nbytes for s in states.values()), why)
 
     def check_tokens(self, tokens: Sequence[int]) -> None:
         """Refuse what cannot be computed: no tokens, unknown ones, more than the context."""

@@ -38,12 +38,3 @@ def _group_room() -> int | None:
         cached = next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
         return max(limit - used + cached, 0)
     return None
-
-
-def in_words(size: float) -> str:
-    """Bytes as people read them: 1.5 GiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"

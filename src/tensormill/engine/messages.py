@@ -17,6 +17,20 @@ class Grammar(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
+class Thinking(msgspec.Struct, frozen=True, tag=True):
+    """A bound on reasoning, which stands between the texts `begin` and `end`; `open`: the prompt ends inside it.
+
+    After `budget` tokens of it come those of `close`; of `answer`, should it have begun once more.
+    """
+
+    budget: int
+    begin: str
+    end: str
+    close: list[int]
+    answer: list[int]
+    open: bool = False
+
+
 class Generate(msgspec.Struct, frozen=True, tag=True):
     """Answer a prompt. `key`: whose it is (fair queues); `salt`: with whom it may share cached prefixes."""
 
@@ -27,9 +41,9 @@ class Generate(msgspec.Struct, frozen=True, tag=True):
     salt: str = ""
     priority: int = 0
     logprobs: int = -1  # alternatives to report for each token; −1: no log-probabilities
-    prompt_logprobs: bool = False
     grammar: Grammar | None = None
     shows: list[int] | None = None  # control tokens whose text is shown; None: all of them
+    thinking: Thinking | None = None
 
 
 class Embed(msgspec.Struct, frozen=True, tag=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,16 +16,17 @@ import numpy.typing as npt
 
 from tensormill.cache import Holding
 from tensormill.config import SamplingConfig
-from tensormill.engine.messages import Grammar
+from tensormill.engine.messages import Failed, Generate, Grammar, Output, Reply
 from tensormill.engine.timings import Timings
 from tensormill.errors import RequestError
 from tensormill.program import Run
-from tensormill.sampling import Sampler, StopMatcher
 
 if TYPE_CHECKING:
+    from tensormill.engine.crank import Crank
     from tensormill.engine.engine import Engine
 
 Logits = npt.NDArray[np.float32]
+_NO_SLOT = "every slot of this engine is in use: end another session first, or load with more sequences"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Session:
         """Start afresh on whatever the caches hold of `tokens`; how many need not be fed again (never all of them)."""
         self.end()
         if not self._engine.cache.free_slots:
-            raise RequestError("every slot of this engine is in use: end another session first, or load with more sequences")
+            raise RequestError(_NO_SLOT)
         holding = self._holding = self._engine.cache.open(tokens)
         if holding.snapshot is not None:
             self._engine.executable.restore(holding.slot, holding.snapshot)
@@ -78,48 +80,52 @@ class Session:
     def generate(
         self, prompt: Sequence[int], sampling: SamplingConfig | None = None, grammar: Grammar | None = None
     ) -> Iterator[Piece]:
-        """Answer a prompt (all of the conversation so far), token by token; the answer matches `grammar`."""
-        engine, sampling = self._engine, sampling or SamplingConfig()
-        engine.check_tokens(prompt)
-        matcher = engine.grammars.compile(grammar.kind, grammar.text) if grammar else None
-        started = time.perf_counter()
-        self.timings = Timings(reused=self.begin(prompt))
-        for rows in self._chunks(prompt[self.timings.reused :], False, engine.chunk):
-            done = self.timings.reused + self.timings.prefill_tokens
-            self.timings.prefill(len(self.tokens) - done, time.perf_counter() - started)
-            if len(rows):
-                logits = rows.reshape(-1)
-            else:
-                yield Piece("", -1)
-                started = time.perf_counter()
-        sampler = Sampler(sampling, len(logits), engine.tokenizer)
-        stream, stops = engine.tokenizer.stream(), StopMatcher(sampling.stop)
-        sampler.begin(prompt)
-        finish, made = "length" if sampling.max_tokens == 0 else "", 0
-        while not finish:
-            token = sampler.sample(logits, allowed=matcher.allowed(len(logits)) if matcher else None)
-            if token in engine.tokenizer.end_ids and (matcher or not sampling.ignore_eos):
-                if matcher:
-                    matcher.end()
-                finish = "stop"
-                break
-            if matcher:
-                matcher.accept(token)
-            sampler.accept(token)
-            made += 1
-            text, stopped = stops.push(stream.push(token))
-            yield Piece(text, token)
-            if stopped or (matcher and matcher.closed and matcher.complete):
-                finish = "stop"
-            elif made == sampling.max_tokens:
-                finish = "length"
-            elif len(self.tokens) + 1 >= engine.context:
-                finish = "context"
-            else:
-                started = time.perf_counter()
-                logits = self.feed([token])
-                self.timings.decode(time.perf_counter() - started)
-        yield Piece(stops.push(stream.finish())[0] + stops.finish(), -1, finish)
+        """Answer a prompt (all of the conversation so far), token by token; the answer matches `grammar`.
+
+        It goes through a crank of its own, as a server's requests do, and so may be guessed ahead; what was fed is let go.
+        """
+        self.end()
+        request = Generate(f"session {id(self)}", list(prompt), sampling or SamplingConfig(), grammar=grammar)
+        self.timings = Timings()
+        yield from self._turns(request, self.timings)
+
+    def _turns(self, request: Generate, timings: Timings) -> Iterator[Piece]:
+        """Turn the crank until the answer has ended, or nobody reads on."""
+        crank, made = self._crank, 0
+        if not self._engine.cache.free_slots:
+            raise RequestError(_NO_SLOT)
+        _refuse(crank.take(request))
+        try:
+            while crank.busy:
+                started, computed = time.perf_counter(), crank.computed
+                replies = crank.turn()
+                _refuse(replies)
+                seconds = time.perf_counter() - started
+                if crank.computed == computed:
+                    raise RequestError(f"there is no room in the caches for {len(request.tokens) + made} tokens; raise --ctx")
+                outputs = [r for r in replies if isinstance(r, Output)]
+                tokens = sum(len(o.tokens) for o in outputs)
+                if made:
+                    timings.decode(tokens, seconds)
+                else:
+                    timings.prefill(crank.computed - computed, seconds)
+                made += tokens
+                timings.reused = next((s.reused for s in crank.scheduler.running), timings.reused)
+                yield from _pieces(outputs, timings)
+        finally:
+            crank.cancel(request.id)
+
+    @cached_property
+    def _crank(self) -> Crank:
+        from tensormill.engine.crank import Crank
+
+        return Crank(self._engine)
+
+    @property
+    def holdings(self) -> list[Holding]:
+        """What it holds of the caches now: for checking the books."""
+        running = [s.holding for s in self._crank.scheduler.running]
+        return [h for h in (self._holding, *running) if h is not None]
 
     def _chunks(self, tokens: Sequence[int], every: bool, chunk: int) -> Iterator[Logits]:
         engine = self._engine
@@ -147,3 +153,23 @@ class Session:
         if snapshot:
             engine.keep_snapshot(holding)
         return out
+
+
+def _refuse(replies: Sequence[Reply]) -> None:
+    for reply in replies:
+        if isinstance(reply, Failed):
+            raise RequestError(reply.message)
+
+
+def _pieces(outputs: Sequence[Output], timings: Timings) -> Iterator[Piece]:
+    """A turn's tokens one by one, its text with the first; nothing but a chance to stop if there are none."""
+    for output in outputs:
+        last = output.finish is not None
+        if output.usage is not None:
+            timings.drafted, timings.accepted, timings.reused = output.usage.drafted, output.usage.accepted, output.usage.cached
+        for i, token in enumerate(output.tokens):
+            yield Piece("" if i else output.text, token)
+        if last:
+            yield Piece("" if output.tokens else output.text, -1, output.finish)
+    if not outputs:
+        yield Piece("", -1)

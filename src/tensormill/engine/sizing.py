@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from tensormill.engine.memory import in_words
+from tensormill.config import in_words
 from tensormill.errors import RequestError
 from tensormill.program import Cache, Limits, Program
 from tensormill.program.kv import KVType, page_bytes
@@ -27,6 +27,8 @@ class Sizes:
     rows: int = 1
     drafts: int = 0
     memory: int | None = None  # bytes for all caches; None: no bound
+    free: int | None = None  # bytes for all that is allocated
+    weights: int = 0  # bytes of it that are weights
 
 
 def limits(program: Program, sizes: Sizes, kv_type: KVType) -> Limits:
@@ -54,6 +56,7 @@ def limits(program: Program, sizes: Sizes, kv_type: KVType) -> Limits:
         slots=slots,
         page=page,
         kv_type=kv_type,
+        memory=sizes.free,
     )
 
 
@@ -87,6 +90,12 @@ def _slot_bytes(cache: Cache, drafts: int) -> int:
 
 def _too_large(sizes: Sizes, needed: Callable[[int], int], least: int, page: int, kv_type: KVType) -> RequestError:
     assert sizes.memory is not None
+    if sizes.free is not None and sizes.weights >= sizes.free:
+        return RequestError(
+            f"the weights take {in_words(sizes.weights)}, and {in_words(sizes.free)} of memory are free: choose a smaller "
+            "model, or end other programs"
+        )
+    beside = f" beside weights of {in_words(sizes.weights)}" if sizes.weights else ""
     fits = bisect_right(range(sizes.sequences + 1, least), sizes.memory, key=needed) * page
     less_each = {"q8_0": "q4_0", "q4_0": ""}.get(kv_type, "q8_0 or q4_0")
     smaller = f", keep them smaller (--kv {less_each})" if less_each else ""
@@ -95,7 +104,7 @@ def _too_large(sizes: Sizes, needed: Callable[[int], int], least: int, page: int
         less = f"lower --kv-tokens to {fits}" if fits else less
     return RequestError(
         f"keys and values of {max(sizes.tokens, sizes.context)} tokens as {kv_type} take {in_words(needed(least))}, "
-        f"and there is room for {in_words(sizes.memory)}: {less}{smaller}, or give them more with --kv-memory"
+        f"and there is room for {in_words(sizes.memory)}{beside}: {less}{smaller}, or give them more with --kv-memory"
     )
 
 

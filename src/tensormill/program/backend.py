@@ -30,6 +30,7 @@ class Limits:
     slots: int = 2  # slot 0 is scratch
     page: int = 64  # tokens a page
     kv_type: KVType = "f16"
+    memory: int | None = None  # bytes for weights, caches and values together; None: no bound
 
     def size(self, symbol: str) -> int:
         """The largest value of a symbolic dimension."""

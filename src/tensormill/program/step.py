@@ -73,6 +73,8 @@ def build_step(runs: Sequence[Run], *, components: int = 1, ratios: Sequence[int
     """Lay out runs one after another; `components` of position (1 for text), `ratios` of the program's compressed caches."""
     if not runs or any(len(r.tokens) == 0 for r in runs):
         raise ProgramError("a step needs at least one token of each of its sequences")
+    if all(len(r.tokens) == 1 and r.until is None and (r.want is None or tuple(r.want) == (0,)) for r in runs):
+        return _decode(runs, components, ratios)
     lengths = [len(r.tokens) for r in runs]
     start = np.concatenate([[0], np.cumsum(lengths)])
     index = np.concatenate([r.past + np.arange(n) for r, n in zip(runs, lengths, strict=True)])
@@ -90,7 +92,7 @@ def build_step(runs: Sequence[Run], *, components: int = 1, ratios: Sequence[int
         seq_start=_ints(start),
         past=_ints([r.past for r in runs]),
         sure=_ints([n if r.sure is None else r.sure for r, n in zip(runs, lengths, strict=True)]),
-        pages={w: _table([r.pages.get(w, ()) for r in runs]) for w in sorted({w for r in runs for w in r.pages})},
+        pages=_tables(runs),
         slot=_ints([r.slot for r in runs]),
         base=_ints([r.past if r.base is None else r.base for r in runs]),
         out_rows=_ints([s + o for s, offsets in zip(start, want, strict=False) for o in offsets]),
@@ -99,6 +101,35 @@ def build_step(runs: Sequence[Run], *, components: int = 1, ratios: Sequence[int
         media_rows=_ints([]),
         media=np.zeros((0, 0), np.float32),
     )
+
+
+def _decode(runs: Sequence[Run], components: int, ratios: Sequence[int]) -> Step:
+    """A step of one token of each sequence, as `build_step` says, without the general way's many small arrays."""
+    n = len(runs)
+    index = _ints([r.past for r in runs])
+    rows = np.arange(n + 1, dtype=np.int32)
+    return Step(
+        tokens=_ints([r.tokens[0] for r in runs]),
+        kind=np.zeros(n, np.int32),
+        index=index,
+        positions=np.repeat(index[None], components, axis=0),
+        until=index,
+        seq_start=rows,
+        past=index,
+        sure=_ints([1 if r.sure is None else r.sure for r in runs]),
+        pages=_tables(runs),
+        slot=_ints([r.slot for r in runs]),
+        base=_ints([r.past if r.base is None else r.base for r in runs]),
+        out_rows=rows[:n],
+        done={r: rows[:n][(index + 1) % r == 0] for r in ratios},
+        adapter=np.full(n, -1, np.int32),
+        media_rows=np.zeros(0, np.int32),
+        media=np.zeros((0, 0), np.float32),
+    )
+
+
+def _tables(runs: Sequence[Run]) -> dict[int, Ints]:
+    return {w: _table([r.pages.get(w, ()) for r in runs]) for w in sorted({w for r in runs for w in r.pages})}
 
 
 def _ints(values: npt.ArrayLike) -> Ints:

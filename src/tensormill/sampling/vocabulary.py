@@ -26,9 +26,8 @@ class _Bridge:
         self.special_token_ids = [i for i in range(tokenizer.n_vocab) if tokenizer.kind(i) in odd]
 
     def __call__(self, text: str | bytes) -> list[int]:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "replace")
-        return self._tokenizer.encode(text, add_special=False)
+        """How a text that a grammar leaves no choice about is spelled: no other tokens are let through then."""
+        return self._tokenizer.spelled(text if isinstance(text, bytes) else text.encode())
 
 
 def vocabulary(tokenizer: Tokenizer) -> LLTokenizer:

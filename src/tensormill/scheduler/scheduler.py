@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 
-from tensormill.cache import Cache, Holding
+from tensormill.cache import Cache, Holding, Keep
 from tensormill.scheduler.sequence import Sequence, Work
 
 
@@ -34,6 +34,9 @@ class Scheduler:
         active = {s.key for s in (*self.waiting, *self.running)}
         floor = min((self._served[k] for k in active), default=0)
         self._served[sequence.key] = max(self._served.get(sequence.key, 0), floor)  # no credit for having been away
+        for other in (*self.waiting, *self.running) if self.stateful else ():
+            other.borders.add(common := self._common(other, sequence))
+            sequence.borders.add(common)
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
@@ -77,16 +80,13 @@ class Scheduler:
     def _plan_one(self, sequence: Sequence, left: int, works: list[Work]) -> int:
         """Add a sequence's work; how many tokens it takes of the budget."""
         sure = min(sequence.todo, left)
-        snapshot = False
-        page = self.cache.page
+        snapshot: Keep = ""
         most = left - sure
         if self.stateful and sequence.decoding:  # no guess leaps over a page's end: its states are worth a snapshot
-            to_border = -(sequence.past + 1) % page
-            snapshot, most = to_border == 0, min(most, max(to_border - 1, 0))
+            to_border = -(sequence.past + 1) % self.cache.page
+            snapshot, most = "answer" if to_border == 0 else "", min(most, max(to_border - 1, 0))
         elif self.stateful:
-            border = (len(sequence.tokens) - 1) // page * page
-            if sequence.past < border <= sequence.past + sure:  # end a chunk where the states are worth a snapshot
-                sure, snapshot = border - sequence.past, True
+            sure, snapshot = self._to_border(sequence, sure)
         wants = sure == sequence.todo
         drafts = sequence.drafts[:most] if wants else []
         if not self._make_room(sequence, sequence.past + sure + len(drafts), works):
@@ -94,6 +94,18 @@ class Scheduler:
         new = sequence.tokens[sequence.past : sequence.past + sure] + drafts
         works.append(Work(sequence, sequence.past, new, sure, wants, snapshot))
         return len(new)
+
+    def _to_border(self, sequence: Sequence, sure: int) -> tuple[int, Keep]:
+        """Where a prompt's chunk of at most `sure` tokens ends, since states are kept there, and why they are."""
+        holding, past, page = sequence.holding, sequence.past, self.cache.page
+        assert holding is not None
+        ends = (n // page * page for n in (*sequence.borders, holding.known, len(sequence.tokens) - 1))
+        border = min((n for n in ends if past < n <= past + sure), default=0)
+        if border:
+            return border - past, "end"
+        border = (past + sure) // page * page
+        passing = border > past and border - holding.kept >= holding.spacing * page
+        return (border - past, "passing") if passing else (sure, "")
 
     def _make_room(self, sequence: Sequence, length: int, works: list[Work]) -> bool:
         """Reserve pages, preempting whoever is last in order and not in this step; False if that is the sequence itself."""
@@ -108,19 +120,15 @@ class Scheduler:
 
     def _soon_shared(self, sequence: Sequence) -> bool:
         """Whether a prompt under way begins with whole pages of this one: waiting beats computing them twice."""
-        page = self.cache.page
-        for other in self.running:
-            if other.decoding or other.salt != sequence.salt:
-                continue
-            pages, common = min(other.todo + other.past, len(sequence.tokens) - 1) // page, 0
-            while (
-                common < pages
-                and other.tokens[common * page : (common + 1) * page] == sequence.tokens[common * page : (common + 1) * page]
-            ):
-                common += 1
-            if other.past < common * page:
-                return True
-        return False
+        return any(not o.decoding and o.past < self._common(o, sequence) for o in self.running)
+
+    def _common(self, a: Sequence, b: Sequence) -> int:
+        """Tokens of the whole pages that `b` may take from `a`."""
+        page, at = self.cache.page, 0
+        most = min(len(a.tokens), len(b.tokens) - 1) // page * page if a.salt == b.salt else 0
+        while at < most and a.tokens[at : at + page] == b.tokens[at : at + page]:
+            at += page
+        return at
 
     def _admit(self, sequence: Sequence) -> bool:
         """Start a sequence if its next chunk finds pages without preempting anybody."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tensormill.cache import Holding
+from tensormill.cache import Holding, Keep
 
 
 @dataclass(eq=False, slots=True)
@@ -21,6 +21,7 @@ class Sequence:
     past: int = 0
     base: int = 0  # up to where its recurrent states are folded (OPS §2.4)
     drafts: list[int] = field(default_factory=list)  # guesses for the tokens after the last
+    borders: set[int] = field(default_factory=set)  # tokens that others may share: at the page before, states are worth keeping
     holding: Holding | None = None
     preempted: int = 0  # how often it lost its pages
     reused: int = 0  # prompt tokens that were not computed, at its first start
@@ -40,7 +41,7 @@ class Sequence:
 class Work:
     """A sequence's part of a step: tokens from `past` on, the first `sure` of them certain, the others drafts.
 
-    `wants`: logits follow every token from the last certain one on. `snapshot`: the slot is worth keeping after this step.
+    `wants`: logits follow every token from the last certain one on. `snapshot`: why the slot is worth keeping after this step.
     """
 
     sequence: Sequence
@@ -48,4 +49,4 @@ class Work:
     tokens: list[int]
     sure: int
     wants: bool
-    snapshot: bool = False
+    snapshot: Keep = ""

@@ -18,7 +18,7 @@ from tensormill.server.exchange import Json, body
 from tensormill.server.openai import fields
 from tensormill.server.openai.chat import Message, Tool, message
 from tensormill.server.openapi import document
-from tensormill.server.preparing import render
+from tensormill.server.preparing import chat
 from tensormill.server.problem import Problem
 from tensormill.server.request import Ask, Values
 from tensormill.server.served import ServedModel
@@ -98,6 +98,7 @@ async def props(server: Server, request: Request) -> Response:
             "cached_tokens": info.cached if info else 0,
             "total_slots": model.config.sequences,
             "chat_template": model.template.source,
+            "chat_template_built_in": model.template.guessed,
             "chat_format": model.format.name,
             "pooling": model.pooling,
             "bos_token": _token(model, model.tokenizer.bos),
@@ -136,7 +137,7 @@ async def apply_template(server: Server, request: Request) -> Response:
     model = await _known(server, got.model)
     tools: list[Values] | None = [msgspec.to_builtins(t) for t in got.tools] if got.tools else None
     ask = Ask(messages=[message(m) for m in got.messages], tools=tools, template_values=got.chat_template_kwargs)
-    return Json({"prompt": await _aside(lambda: render(model, ask))})
+    return Json({"prompt": await _aside(lambda: chat(model, ask).text)})
 
 
 async def openapi(server: Server, request: Request) -> Response:

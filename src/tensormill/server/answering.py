@@ -102,7 +102,7 @@ async def _feed(
 ) -> None:
     ask, prompt, i = run
     request = _generate(ask, prompt, i, number)
-    watch = meter.sequence(model.name, ask.arrived)
+    watch = meter.sequence(model.name, ask)
     try:
         if request.sampling.max_tokens == 0:  # nothing to compute: the prompt alone was asked for
             inbox.put_nowait(Bit(number, [], finish="length", usage=Usage(len(prompt.tokens), 0, 0, 0.0, 0.0, 0.0)))
@@ -128,7 +128,7 @@ def _generate(ask: Ask, prompt: Prompt, i: int, number: int) -> Generate:
     logprobs = max(ask.logprobs, 0) if ask.best_of > ask.n else ask.logprobs
     return Generate(
         f"{ask.id}.{number}", prompt.tokens, sampling, ask.caller.key, ask.caller.salt, ask.priority, logprobs,
-        grammar=prompt.grammar, shows=prompt.shows,
+        grammar=prompt.grammar, shows=prompt.shows, thinking=prompt.thinking,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -38,20 +39,19 @@ def application(server: Server, keys: Keys) -> ASGIApp:
         yield
         await server.registry.stop()
 
-    routes = [_route(server, dialect.shape, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
+    routes = [_route(server, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_route, Exception: _bug})
     return Door(app, keys, cors=server.config.cors, local=is_local(server.config.host), shape_of=shape_of)
 
 
-def shape_of(path: str) -> Shape:
-    """The shape of errors for a path: that of the dialect that has it, else OpenAI's."""
-    for dialect in DIALECTS:
-        if path.startswith(dialect.prefixes) and dialect.prefixes:
-            return dialect.shape
-    return DIALECTS[0].shape
+def shape_of(path: str, headers: Headers) -> Shape:
+    """The shape of errors for a request: that of the dialect whose path it is, or whose client, else OpenAI's."""
+    owner = next((d for d in DIALECTS if d.prefixes and path.startswith(d.prefixes)), None)
+    owner = owner or next((d for d in DIALECTS if d.header and d.header in headers), DIALECTS[0])
+    return owner.shape
 
 
-def _route(server: Server, shape: Shape, endpoint: Endpoint) -> Route:
+def _route(server: Server, endpoint: Endpoint) -> Route:
     async def serve(request: Request) -> Response:
         try:
             return await endpoint.handler(server, request)
@@ -59,10 +59,10 @@ def _route(server: Server, shape: Shape, endpoint: Endpoint) -> Route:
             return Response(status_code=499)
         except Problem as problem:
             server.meter.failed("", problem.kind)
-            return refused(problem, shape)
+            return refused(problem, shape_of(request.url.path, request.headers))
         except TensorMillError as error:
             server.meter.failed("", "invalid")
-            return refused(Problem(str(error)), shape)
+            return refused(Problem(str(error)), shape_of(request.url.path, request.headers))
 
     return Route(endpoint.path, serve, methods=[endpoint.method])
 
@@ -76,11 +76,13 @@ def refused(problem: Problem, shape: Shape) -> Response:
 def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     problem = Problem(f"{error.detail}: {request.method} {request.url.path}", kind=_KINDS.get(error.status_code, "invalid"))
-    response = refused(problem, shape_of(request.url.path))
+    response = refused(problem, shape_of(request.url.path, request.headers))
     response.headers.update(error.headers or {})
     return response
 
 
 def _bug(request: Request, error: Exception) -> Response:
     log.error("unexpected error", exc_info=error, extra={"id": request.scope.get("id")})
-    return refused(Problem("internal error; the server's log has more", kind="engine"), shape_of(request.url.path))
+    return refused(
+        Problem("internal error; the server's log has more", kind="engine"), shape_of(request.url.path, request.headers)
+    )

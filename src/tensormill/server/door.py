@@ -31,9 +31,9 @@ _CORS = [
 
 
 class Door:
-    """Wraps the application; `shape_of` gives the shape of errors for a path."""
+    """Wraps the application; `shape_of` gives the shape of errors for a path and headers."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, *, cors: bool, local: bool, shape_of: Callable[[str], Shape]) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, *, cors: bool, local: bool, shape_of: Callable[[str, Headers], Shape]) -> None:
         self._app = app
         self._local = local and not keys and not cors
         self._keys = keys
@@ -69,15 +69,16 @@ class Door:
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
-        path: str = scope["path"]
-        if self._local and (problem := _foreign(Headers(scope=scope))):
-            await Json(self._shape_of(path)(problem), status_code=problem.status)(scope, receive, send)
+        path, headers = scope["path"], Headers(scope=scope)
+        shape = self._shape_of(path, headers)
+        if self._local and (problem := _foreign(headers)):
+            await Json(shape(problem), status_code=problem.status)(scope, receive, send)
             return
         if self._keys and path != _OPEN and not path.startswith(_OPEN + "/"):
-            owner = self._keys.owner(_given(Headers(scope=scope)))
+            owner = self._keys.owner(_given(headers))
             if owner is None:
                 problem = Problem("a valid API key is needed: Authorization: Bearer KEY", kind="auth", code="invalid_api_key")
-                refusal = Json(self._shape_of(path)(problem), status_code=401, headers={"www-authenticate": "Bearer"})
+                refusal = Json(shape(problem), status_code=401, headers={"www-authenticate": "Bearer"})
                 await refusal(scope, receive, send)
                 return
             scope["caller"] = owner

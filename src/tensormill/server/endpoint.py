@@ -34,9 +34,13 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """An API: its routes, and the shape of its errors. `prefixes`: paths whose errors have it even where no route is."""
+    """An API: its routes, and the shape of its errors. `prefixes`: paths whose errors have it even where no route is.
+
+    `header`: what its clients are known by on paths of no API's own.
+    """
 
     name: str
     endpoints: tuple[Endpoint, ...]
     shape: Shape
     prefixes: tuple[str, ...] = ()
+    header: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tensormill.engine.messages import Output, Stats, Usage
 from tensormill.observe.metrics import Metrics
+from tensormill.server.request import Ask
 from tensormill.server.served import ServedModel
 
 _PATIENCE = 2.0  # seconds to wait for an engine in the middle of a long step
@@ -49,18 +50,19 @@ class Meter:
         """A request was refused or failed."""
         self.metrics.failed.labels(model, kind).inc()
 
-    def sequence(self, model: str, arrived: float) -> Watch:
-        """Watches the outputs of one sequence of a request that arrived then (monotonic seconds)."""
-        return Watch(self.metrics, model, arrived)
+    def sequence(self, model: str, ask: Ask) -> Watch:
+        """Watches the outputs of one sequence of a request."""
+        return Watch(self.metrics, model, ask)
 
 
 class Watch:
     """Times one sequence."""
 
-    def __init__(self, metrics: Metrics, model: str, arrived: float) -> None:
+    def __init__(self, metrics: Metrics, model: str, ask: Ask) -> None:
         self._m = metrics
         self._model = model
-        self._arrived = arrived
+        self._arrived = ask.arrived
+        self._trace = ask.trace
         self._last = 0.0
 
     def output(self, output: Output) -> None:
@@ -83,6 +85,10 @@ class Watch:
 
     def _finished(self, usage: Usage, reason: str) -> None:
         m, name = self._m, self._model
+        self._trace.answered(
+            finish=reason, prompt=usage.prompt, cached=usage.cached, output=usage.output, queued=usage.queued,
+            first=usage.first, total=usage.total,
+        )  # fmt: skip
         m.success.labels(name, reason).inc()
         m.queries.labels(name).inc(usage.prompt)
         m.hits.labels(name).inc(usage.cached)

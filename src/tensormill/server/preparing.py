@@ -6,19 +6,23 @@ What cannot be served is refused here, in words for the sender, before an engine
 from __future__ import annotations
 
 import dataclasses
+import re
 from functools import lru_cache
 from typing import Any
 
 from llguidance import LLMatcher
 
+from tensormill import chat as chats
 from tensormill.chat.constrain import Wanted, constrain
-from tensormill.engine.messages import Grammar
+from tensormill.chat.constrain.frames import frame
+from tensormill.engine.messages import Grammar, Thinking
 from tensormill.errors import RequestError, TemplateError
 from tensormill.sampling.sources import source
 from tensormill.server.problem import Problem
 from tensormill.server.request import Ask, Prompt
 from tensormill.server.served import ServedModel
 
+_TAG = re.compile(r"<[^<>]*>")
 _TAIL = 4096  # characters of the prompt that the parser of the answer may need
 
 
@@ -27,8 +31,8 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     sampling = _sampling(model, ask)
     try:
         if ask.messages is not None:
-            text = render(model, ask)
-            prompt = Prompt(_behind(model, ask, chat_tokens(model, text)), sampling, text[-_TAIL:])
+            made = chat(model, ask)
+            prompt = Prompt(_behind(model, ask, made.ids), sampling, made.text[-_TAIL:])
         else:
             prompt = Prompt(_behind(model, ask, _raw(model, ask)), sampling)
     except TemplateError as error:
@@ -36,6 +40,7 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     prompt.grammar = _grammar(model, ask, prompt.text)
     if prompt.grammar is not None:
         _check(prompt.grammar)
+    prompt.thinking = _thinking(model, ask, prompt.text)
     prompt.shows = None if ask.show_special else _shown(model, ask)
     return prompt
 
@@ -70,31 +75,40 @@ def _check(grammar: Grammar) -> None:
         raise Problem(f"the grammar cannot be used: {fault}", param="response_format")
 
 
+def _thinking(model: ServedModel, ask: Ask, text: str) -> Thinking | None:
+    """The bound on reasoning, if there is one and the model's format has such a thing."""
+    around, budget = frame(model.format), ask.thinking_budget
+    if ask.messages is None or budget is None or around.reasoning is None:
+        return None
+    begin, end = around.reasoning
+    final = end + around.content[0]
+    close, answer = (end, final) if ask.tools and around.content[0] else (final, final)
+    if not around.content[0]:
+        close = answer = f"\n{end}\n\n"
+    ids, again = (model.tokenizer.encode(t, add_special=False, parse_special=True) for t in (close, answer))
+    opened = any(text.rstrip().endswith(marker) for marker in model.format.thinks)
+    tag = _TAG.match(end)
+    return Thinking(budget, begin.strip(), tag.group() if tag else end, ids, again, opened)
+
+
 def _shown(model: ServedModel, ask: Ask) -> list[int]:
     keeps = model.format.keeps if ask.messages is not None else ()
     return [token for text in keeps if (token := model.tokenizer.id_of(text)) is not None]
 
 
-def render(model: ServedModel, ask: Ask) -> str:
-    """The prompt text of a chat."""
+def chat(model: ServedModel, ask: Ask) -> chats.Prompt:
+    """The prompt of a chat."""
     messages = ask.messages or []
     if not messages:
         raise Problem("messages must have at least one message", param="messages")
-    extra: dict[str, Any] = dict(ask.template_values)
+    values = dict(ask.template_values)
     if ask.thinking is not None:
-        extra.setdefault("enable_thinking", ask.thinking)
-    tools = ask.tools if ask.tool_choice != "none" else None
+        values.setdefault("enable_thinking", ask.thinking)
+    values["tools"] = ask.tools if ask.tool_choice != "none" else None
     last = messages[-1]
     if ask.continue_final and last.get("role") == "assistant" and isinstance(last.get("content"), str):
-        return model.template.render(messages[:-1], tools=tools, **extra) + str(last["content"])
-    return model.template.render(messages, tools=tools, **extra)
-
-
-def chat_tokens(model: ServedModel, text: str) -> list[int]:
-    """Ids of a rendered prompt; a beginning that both the template and the tokenizer write is kept once."""
-    tokens = model.tokenizer.encode(text, add_special=True, parse_special=True)
-    doubled = len(tokens) > 1 and tokens[0] == tokens[1] == model.tokenizer.bos
-    return tokens[1:] if doubled else tokens
+        return model.prompts.chat(messages[:-1], values, behind=str(last["content"]))
+    return model.prompts.chat(messages, values)
 
 
 def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
@@ -110,6 +124,8 @@ def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
 def _raw(model: ServedModel, ask: Ask) -> list[int]:
     if ask.suffix is not None:
         return _filled(model, ask)
+    if ask.write is not None:
+        return model.prompts.ids(model.prompts.seal.through(ask.write, ask.parts))
     if isinstance(ask.prompt, list):
         return list(ask.prompt)
     return model.tokenizer.encode(ask.prompt or "", add_special=ask.add_special, parse_special=ask.parse_special)

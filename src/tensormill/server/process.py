@@ -24,6 +24,7 @@ from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, U
 log = logging.getLogger("tensormill.server")
 _QUICK = 30.0  # seconds: dying earlier than this after a start is no accident
 _ATTEMPTS = 4
+LEAVING = 6.0  # seconds that an engine which writes to disk has at its end
 
 
 class EngineError(TensorMillError):
@@ -206,6 +207,9 @@ class EngineProcess:
         finally:
             self._down()
             writer.close()
+            if self.config.kv_disk is not None:  # it ends by itself, having written what waits
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(process.wait()), LEAVING)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await asyncio.shield(process.wait())

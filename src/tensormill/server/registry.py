@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from tensormill.errors import TensorMillError
 from tensormill.server.answering import threads
@@ -21,7 +21,7 @@ log = logging.getLogger("tensormill.server")
 
 
 class Registry:
-    """Models by name and alias; `memory` bytes for all of their weights together (0: no bound)."""
+    """Models by name and alias; `memory` bytes for all of their weights and caches together (0: no bound)."""
 
     def __init__(
         self, models: Sequence[ServedModel], aliases: Mapping[str, str], *, memory: int = 0, max_queue: int = 64
@@ -88,14 +88,17 @@ class Registry:
             await model.engine.start()
         except EngineError as error:
             raise Problem(str(error), kind="loading", retry=1) from error
+        async with self._loading:  # its caches may be larger than was known
+            with suppress(Problem):
+                await self._make_room(model)
 
     async def _make_room(self, model: ServedModel) -> None:
-        """Unload what nobody uses until the model fits."""
-        while self.memory and not model.engine.active:
-            loaded = [m for m in self.models.values() if m.engine.active]
-            if sum(m.size for m in loaded) + model.size <= self.memory or not loaded:
+        """Unload what nobody uses until the model fits; Problem if what is left is in use."""
+        while self.memory:
+            others = [m for m in self.models.values() if m.engine.active and m is not model]
+            if sum(m.memory for m in others) + model.memory <= self.memory or not others:
                 return
-            idle = [m for m in loaded if not m.requests]
+            idle = [m for m in others if not m.requests]
             if not idle:
                 raise Problem("every loaded model is serving, and memory is full (--memory)", kind="loading", retry=5)
             oldest = min(idle, key=lambda m: m.used)

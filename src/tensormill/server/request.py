@@ -8,13 +8,14 @@ tool_calls with function.name and function.arguments, tool results with tool_cal
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tensormill.chat.parse import Event
 from tensormill.config import SamplingConfig
-from tensormill.engine.messages import Chance, Grammar, Usage
+from tensormill.engine.messages import Chance, Grammar, Thinking, Usage
+from tensormill.observe.traces import Trace
 
 Values = dict[str, Any]
 
@@ -41,9 +42,12 @@ class Ask:
     parallel_tool_calls: bool = True
     continue_final: bool = False  # the last message is the assistant's, and is to be continued
     thinking: bool | None = None  # None: as the template does without being told
+    thinking_budget: int | None = None  # tokens of reasoning; 0: none at all
     template_values: Values = field(default_factory=dict)  # variables for the template
 
     prompt: str | list[int] | None = None  # raw: no template
+    write: Callable[[Values], str] | None = None  # the request's own template, which makes the prompt of `parts`
+    parts: Values = field(default_factory=dict)
     before: list[int] = field(default_factory=list)  # ids in front of the prompt: an earlier exchange, as it was
     suffix: str | None = None  # fill in the middle, between prompt and this
     add_special: bool = True
@@ -60,6 +64,7 @@ class Ask:
     priority: int = 0
     timeout: float | None = None  # seconds
     arrived: float = field(default_factory=time.monotonic)
+    trace: Trace = field(default_factory=Trace)
 
     @property
     def many(self) -> int:
@@ -97,6 +102,7 @@ class Prompt:
     text: str = ""
     grammar: Grammar | None = None
     shows: list[int] | None = None
+    thinking: Thinking | None = None
     scores: list[Chance] = field(default_factory=list)  # of the prompt's own tokens but the first, for `echo` with logprobs
 
 

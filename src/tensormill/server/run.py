@@ -16,6 +16,7 @@ import uvicorn
 from tensormill.config import EngineConfig, ServerConfig
 from tensormill.errors import RequestError
 from tensormill.observe.logs import set_up
+from tensormill.observe.traces import Traces
 from tensormill.server.app import application
 from tensormill.server.keys import Keys
 from tensormill.server.registry import Registry
@@ -36,9 +37,13 @@ def serve(
     models = [ServedModel(name, p, engine, chat_format=chat_format) for name, p in _named(paths).items()]
     for model in models:
         _ = model.metadata  # a file that is none is refused now
+    traces = Traces.to(config.otlp_endpoint)
     registry = Registry(models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue)
     sock = _listen(config.host, config.port)
-    return asyncio.run(_serve(Server(config, registry), keys, sock, preload))
+    try:
+        return asyncio.run(_serve(Server(config, registry, traces), keys, sock, preload))
+    finally:
+        traces.close()
 
 
 async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool) -> int:

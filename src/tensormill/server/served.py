@@ -5,20 +5,22 @@ Reading a file's header costs a fraction of a second and no weights; the engine 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from tensormill.chat import ChatTemplate
+from tensormill.chat import ChatTemplate, Prompts
 from tensormill.chat.parse import Format, choose, named
-from tensormill.config import EngineConfig, SamplingConfig
+from tensormill.config import EngineConfig, SamplingConfig, bytes_of
 from tensormill.engine.messages import Stats
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.sampling import suggested
 from tensormill.server.process import EngineProcess
 from tensormill.tokenizer import Tokenizer
 
+log = logging.getLogger("tensormill.server")
 _POOLINGS = {1: "mean", 2: "cls", 3: "last"}
 
 
@@ -38,6 +40,7 @@ class ServedModel:
         self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
         self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)
+        self._caches = bytes_of(config.kv_memory, "kv-memory") if config.kv_memory else 0
         self._chat_format = chat_format
         if chat_format is not None:
             named(chat_format)
@@ -53,16 +56,19 @@ class ServedModel:
         return self.file.metadata
 
     @cached_property
+    def prompts(self) -> Prompts:
+        """Messages to prompts."""
+        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template)
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """Text to ids and back."""
-        return Tokenizer.from_metadata(self.metadata, pre=self.config.pre)
+        return self.prompts.tokenizer
 
-    @cached_property
+    @property
     def template(self) -> ChatTemplate:
-        """Messages to a prompt."""
-        t = self.tokenizer
-        bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
-        return ChatTemplate.from_metadata(self.metadata, bos=bos, eos=eos, name=self.config.template)
+        """Messages to text."""
+        return self.prompts.template
 
     @cached_property
     def format(self) -> Format:
@@ -85,6 +91,18 @@ class ServedModel:
         """Bytes of weights."""
         return sum(t.nbytes for t in self.file.tensors.values())
 
+    @property
+    def memory(self) -> int:
+        """Bytes of weights and caches; while it is not loaded, those of the caches as they were last, or are asked to be."""
+        if self.engine.info is not None:
+            self._caches = self.engine.info.cache_bytes
+        return self.size + self._caches
+
     def read(self) -> None:
         """Build everything that is not the engine."""
-        _ = self.tokenizer, self.template, self.format, self.sampling, self.pooling, self.size
+        fresh = "prompts" not in vars(self)
+        _ = self.prompts.seal, self.format, self.sampling, self.pooling, self.size
+        if fresh and self.template.guessed:
+            log.warning(
+                "no chat template in the file: a built-in one is used", extra={"model": self.name, "as": self.template.name}
+            )

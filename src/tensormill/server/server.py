@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tensormill.config import ServerConfig
+from tensormill.observe.traces import Trace, Traces
 from tensormill.server.answering import Job, prepared, stream, whole
 from tensormill.server.exchange import Json, Streamed, Writer, unless_gone
 from tensormill.server.meter import Meter
@@ -28,10 +29,11 @@ MakeWriter = Callable[[ServedModel, Ask, list[Prompt]], Writer]
 class Server:
     """What handlers get: `answer` is all that most of them need."""
 
-    def __init__(self, config: ServerConfig, registry: Registry) -> None:
+    def __init__(self, config: ServerConfig, registry: Registry, traces: Traces | None = None) -> None:
         self.config = config
         self.registry = registry
         self.meter = Meter()
+        self.traces = traces or Traces()
         self.responses = Store()
         self.started = time.time()
 
@@ -48,6 +50,9 @@ class Server:
         for ask in asks:
             self._admit(request, ask, salt)
         async with AsyncExitStack() as stack:
+            trace = stack.enter_context(self._trace(request, asks[0]))
+            for ask in asks:
+                ask.trace = trace
             use = self.registry.use(asks[0].model, sum(ask.many for ask in asks))
             model = await unless_gone(request, stack.enter_async_context(use))
             request.scope["model"] = model.name  # for the log
@@ -67,6 +72,10 @@ class Server:
         if self.config.timeout:
             ask.timeout = min(ask.timeout or self.config.timeout, self.config.timeout)
 
+    def _trace(self, request: Request, ask: Ask) -> Trace:
+        about = {"url.path": request.url.path, "gen_ai.request.model": ask.model, "gen_ai.response.id": ask.id}
+        return self.traces.request(f"{request.method} {request.url.path}", request.headers, ask.arrived, about)
+
     async def _pieces(self, model: ServedModel, jobs: list[Job], writer: Writer) -> AsyncIterator[bytes]:
         yield b"".join(writer.start())
         try:
@@ -76,6 +85,7 @@ class Server:
                         yield made
         except Problem as problem:
             self.meter.failed(model.name, problem.kind)
+            jobs[0][0].trace.failed(problem.kind, str(problem))
             log.warning("a stream failed", extra={"id": jobs[0][0].id, "error": str(problem)})
             yield b"".join(writer.failed(problem))
             return

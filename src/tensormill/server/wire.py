@@ -37,7 +37,7 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The model is loaded: most tokens of a sequence, tokens that the caches hold, sequences at once."""
+    """The model is loaded: most tokens of a sequence, tokens that the caches hold and their bytes, sequences at once."""
 
     context: int
     cached: int
@@ -45,6 +45,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     n_vocab: int
     n_embd: int
     rows: int
+    cache_bytes: int
 
 
 class Broken(msgspec.Struct, frozen=True, tag=True):

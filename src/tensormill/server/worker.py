@@ -12,13 +12,14 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tensormill.engine.messages import Stats
 from tensormill.errors import TensorMillError
 from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, Up, frame, receive
 
 _STATS_EVERY = 0.25  # seconds, while there is work
+LEAVING = 5.0  # seconds that the disk has at the end
 
 
 class Worker:
@@ -27,6 +28,7 @@ class Worker:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._inbox: queue.SimpleQueue[Down] = queue.SimpleQueue()
+        self._settle: Callable[[float], None] = lambda seconds: None
         self._told = 0.0
 
     def serve(self) -> None:
@@ -45,15 +47,17 @@ class Worker:
     def _open(self, load: Load) -> None:
         from tensormill.engine.crank import Crank
         from tensormill.engine.engine import Engine
+        from tensormill.engine.sizing import cache_bytes
 
         engine = Engine.load(load.path, load.config, self._progress)
         self._crank = Crank(engine)
+        self._settle = engine.cache.settle
         _ = engine.tokenizer  # built now, so that a file without one is refused at load
+        limits = engine.limits
         width = engine.program.outputs["hidden"].shape[1]
-        cached = (engine.limits.pages[0] - 1) * engine.limits.page
-        self._send(
-            [Ready(engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), engine.limits.rows)]
-        )  # fmt: skip
+        cached = (limits.pages[0] - 1) * limits.page
+        size = cache_bytes(engine.program, dict(limits.pages), limits.page, limits.kv_type, limits.slots, limits.drafts)
+        self._send([Ready(engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), limits.rows, size)])
         self._crank.warm()
 
     def _progress(self, done: int, total: int) -> None:
@@ -69,6 +73,7 @@ class Worker:
                 for message in receive(self._sock):
                     self._inbox.put(message)
         except (EOFError, OSError):
+            self._settle(LEAVING)  # what ended requests left for the disk is still written
             os._exit(0)
 
     def _round(self) -> None:

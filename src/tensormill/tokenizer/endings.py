@@ -87,6 +87,7 @@ END_TEXTS = [
     "<|ifm|im_end|>",
 ]
 ALWAYS_SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")  # an answer's structure, not its end
+STRUCTURE = frozenset((*ALWAYS_SHOWN, "<|end|>"))  # control tokens by nature, though some of them are made user-defined below
 
 
 def settle(vocab: Vocab) -> frozenset[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tensormill.tokenizer.endings import STRUCTURE
 from tensormill.tokenizer.vocab import Kind, Vocab
 
 WHITESPACE = " \t\n\v\f\r"
@@ -19,23 +20,34 @@ class SpecialTokens:
     """Special tokens by falling byte length. `lstrip`, `rstrip`: ids that swallow white space before or after them."""
 
     tokens: list[tuple[str, int, bool]]  # text, id, only on request
+    structure: frozenset[str] = frozenset()  # of the others, those that people's text may not hold either
     lstrip: set[int] = field(default_factory=set)
     rstrip: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._always = [t for t in self.tokens if not t[2]]
-        self._starts = {flag: {t[0][:_PREFIX] for t in self._pool(flag)} for flag in (False, True)}
+        always = [t for t in self.tokens if not t[2]]
+        mine = [t for t in always if t[0] not in self.structure]
+        self._pools: dict[bool | None, list[tuple[str, int, bool]]] = {True: self.tokens, False: always, None: mine}
+        self._starts = {pool: {t[0][:_PREFIX] for t in tokens} for pool, tokens in self._pools.items()}
 
-    def _pool(self, requested: bool) -> list[tuple[str, int, bool]]:
-        return self.tokens if requested else self._always
+    @property
+    def controls(self) -> list[str]:
+        """The texts that nobody but a template may write."""
+        return [text for text, _, requested in self.tokens if requested or text in self.structure]
 
-    def cut(self, text: str, requested: bool) -> list[str | int]:
-        """Pieces of text and token ids, in order; no piece is empty."""
+    def cut(self, text: str, requested: bool | None, sign: str = "") -> list[str | int]:
+        """Pieces of text and token ids, in order; no piece is empty. A `sign` hides what it stands in from the first search
+        and is gone in the second, which is for the user-defined tokens of people's text alone (`requested` None)."""
+        if sign and sign in text:
+            found: list[str | int] = []
+            for piece in self.cut(text, requested):
+                found += [piece] if isinstance(piece, int) else self.cut(piece.replace(sign, ""), None)
+            return found
         pieces: list[str | int] = [text] if text else []
         present = {start for start in self._starts[requested] if start in text}
         if not present:
             return pieces
-        for token, token_id, _ in self._pool(requested):
+        for token, token_id, _ in self._pools[requested]:
             if token[:_PREFIX] in present and token in text:
                 pieces = list(self._cut_one(pieces, token, token_id))
         return pieces
@@ -65,7 +77,7 @@ def special_tokens(vocab: Vocab, *, model_name: str, pre: str, architecture: str
     ids = vocab.of_kind(Kind.CONTROL, Kind.USER_DEFINED, Kind.UNKNOWN)
     rows = [(vocab.tokens[i], i, vocab.kinds[i] != Kind.USER_DEFINED) for i in ids]
     rows.sort(key=lambda row: -len(row[0].encode("utf-8", "surrogatepass")))
-    special = SpecialTokens(rows)
+    special = SpecialTokens(rows, STRUCTURE)
     name = model_name.lower()
     if any(n in pre for n in ("jina-v2-de", "jina-v2-es", "jina-v2-code", "mmbert")) or any(
         n in architecture for n in ("nomic-bert-moe", "jina-bert-v3")

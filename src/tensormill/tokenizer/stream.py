@@ -17,6 +17,11 @@ class StreamDecoder:
         """The text that this token completes; "" while a character is unfinished."""
         return self._decoder.decode(self._piece(token))
 
+    @property
+    def pending(self) -> bool:
+        """Whether a character is unfinished."""
+        return bool(self._decoder.getstate()[0])
+
     def finish(self) -> str:
         """What is left: U+FFFD for an unfinished character, else "". The decoder can be used again."""
         rest = self._decoder.decode(b"", final=True)

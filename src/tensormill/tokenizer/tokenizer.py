@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from tensormill.errors import RequestError, TokenizerError
@@ -118,14 +119,20 @@ class Tokenizer:
         """Normal, control, user-defined, … ; corrected by text where files are known to be wrong."""
         return Kind(int(self._vocab.kinds[self._checked(token)]))
 
-    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
+    @property
+    def controls(self) -> list[str]:
+        """Texts that `encode` makes control tokens of where it parses them."""
+        return self._special.controls
+
+    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False, sign: str = "") -> list[int]:
         """Ids of a text. `add_special`: with BOS, EOS, SEP as the file asks. `parse_special`: `<|im_end|>` and the like
-        in the text become control tokens; leave it off for text that a user wrote."""
+        in the text become control tokens; leave it off for text that a user wrote. `sign`: a text that is taken out once
+        control tokens have been found, so that none is found where it stood."""
         ids: list[int] = []
         if add_special and self.add_bos and self.bos is not None:
             ids.append(self.bos)
         after_special = True
-        for piece in self._special.cut(_whole_characters(text), parse_special):
+        for piece in self._special.cut(_whole_characters(text), parse_special, sign):
             if isinstance(piece, int):
                 ids.append(piece)
                 after_special = True
@@ -137,6 +144,34 @@ class Tokenizer:
         if add_special and last is not None:
             ids.append(last)
         return ids
+
+    def spelled(self, text: bytes) -> list[int]:
+        """Ids whose pieces are exactly these bytes: as `encode` has them, but without the space that some vocabularies want in
+        front, and by the longest pieces where text is normalised or characters are cut."""
+        ids: list[int] = []
+        for piece in self._special.cut(text.decode("utf-8", "replace"), False):
+            if isinstance(piece, int):
+                ids.append(piece)
+            else:
+                self._encoder.encode(piece, ids)
+        return ids if b"".join(map(self.piece, ids)) == text else self._longest_pieces(text)
+
+    def _longest_pieces(self, text: bytes) -> list[int]:
+        known = self._by_piece
+        ids, at = [], 0
+        while at < len(text):
+            ends = range(min(len(text), at + 64), at, -1)
+            end = next((e for e in ends if text[at:e] in known), 0)
+            if not end:
+                break  # no token spells this byte
+            ids.append(known[text[at:end]])
+            at = end
+        return ids
+
+    @cached_property
+    def _by_piece(self) -> dict[bytes, int]:
+        kinds = (Kind.NORMAL, Kind.BYTE, Kind.USER_DEFINED)
+        return {self.piece(i): i for i in reversed(range(self.n_vocab)) if self.kind(i) in kinds}
 
     def decode(self, ids: Iterable[int], *, special: bool = True) -> str:
         """Text of ids; `special` shows control tokens. Drops the space that `encode` put in front, as llama.cpp does."""

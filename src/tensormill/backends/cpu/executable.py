@@ -17,7 +17,7 @@ from tensormill.backends.cpu import lower_cached, lower_products, lower_rows  # 
 from tensormill.backends.cpu.caches import Pages, Slots, objects_of
 from tensormill.backends.cpu.fuse_records import fuse_records
 from tensormill.backends.cpu.lower import Lowering
-from tensormill.backends.cpu.memory import region
+from tensormill.backends.cpu.memory import check_room, region
 from tensormill.backends.cpu.native import native, pool
 from tensormill.backends.cpu.view import View
 from tensormill.backends.cpu.weights import Member, Packed, Weights
@@ -34,6 +34,7 @@ from tensormill.program.weights import WeightSource
 OFFERS = frozenset({"linears", "expert_linears", "unary+mul"})
 FIXED = ("index", "until", "seq_start", "past", "sure", "slot", "base")
 _EMPTY = np.zeros(1, np.int32)
+Plan = tuple[dict[Value, int], int]  # where each value lies in the arena; bytes of all of it
 
 
 def default_threads() -> int:
@@ -56,21 +57,24 @@ def compile(
     g.program(prepare(program, OFFERS if fused else frozenset()))
     if fused:
         g.records = fuse_records(g.records, [g.view(v) for v in program.outputs.values()])
+    plan = _plan(g, [g.view(v) for v in program.outputs.values()])
+    caches = sum(c.memory.nbytes for c in g.caches.values())
+    check_room(g.weights.bytes, caches, plan[1] + threads * g.scratch, limits.memory)
     g.weights.pack(progress, threads)
-    return CPUExecutable(program, g, limits, threads)
+    return CPUExecutable(program, g, limits, threads, plan)
 
 
 class CPUExecutable:
     """See `tensormill.program.backend.Executable`."""
 
-    def __init__(self, program: Program, g: Lowering, limits: Limits, threads: int) -> None:
+    def __init__(self, program: Program, g: Lowering, limits: Limits, threads: int, plan: Plan) -> None:
         self._limits = limits
         self._lowering = g
         self._outputs = {name: g.view(v) for name, v in program.outputs.items()}
         self._dtypes = {name: np.int32 if v.dtype == "i32" else np.float32 for name, v in program.outputs.items()}
         self._symbols = _symbols(g)
         self._tables = g.tables
-        self._offsets, size = _plan(g, list(self._outputs.values()))
+        self._offsets, size = plan
         most = [1, *(limits.size(s) for s in self._symbols[1:])]
         self._arena = region(size)  # outputs are views of it and keep it alive
         self._native = native().Executable(pool(threads), self._arena.ctypes.data, most, limits.page)
@@ -159,9 +163,8 @@ class CPUExecutable:
 
     def _read(self, name: str, view: View, sizes: list[int]) -> npt.NDArray[Any]:
         shape = [sizes[self._symbols.index(d)] if isinstance(d, str) else d for d in view.shape]
-        bytes_at = self._arena[self._base(view) :]
         strides = [s * 4 for s in view.strides]
-        return np.lib.stride_tricks.as_strided(bytes_at[:4].view(self._dtypes[name]), shape, strides)
+        return np.ndarray(shape, self._dtypes[name], self._arena, self._base(view), strides)
 
     def _base(self, view: View) -> int:
         assert view.storage.value is not None, "an output is a value that the program makes"
@@ -216,7 +219,7 @@ def _symbols(g: Lowering) -> list[str]:
     return ["1", "T", "S", *sorted(used - {"T", "S"})]
 
 
-def _plan(g: Lowering, outputs: list[View]) -> tuple[dict[Value, int], int]:
+def _plan(g: Lowering, outputs: list[View]) -> Plan:
     """Offsets of all storage: a value lives from the record that makes it to the last that reads it."""
     sizes: dict[Value, int] = {}
 

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from tensormill.config import in_words
 from tensormill.errors import BackendError
 
 
@@ -31,6 +32,18 @@ def region(size: int) -> npt.NDArray[np.uint8]:
     with suppress(AttributeError, OSError):  # only Linux has it, and not every kernel
         mapped.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(mapped, np.uint8)[:size]
+
+
+def check_room(weights: int, caches: int, values: int, room: int | None) -> None:
+    """BackendError, with the numbers and what mends it, if all that is to be allocated takes more than there is room for."""
+    if room is None or weights + caches + values <= room:
+        return
+    smaller = "lower --ctx or --sequences, keep keys and values smaller (--kv q8_0), lower --chunk or --rows"
+    raise BackendError(
+        f"weights take {in_words(weights)}, keys, values and states {in_words(caches)}, values in flight {in_words(values)}: "
+        f"{in_words(weights + caches + values)} in all, and {in_words(room)} of memory are free; "
+        + (f"{smaller}, or end other programs" if weights < room else "choose a smaller model, or end other programs")
+    )
 
 
 @cache

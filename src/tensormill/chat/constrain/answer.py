@@ -80,6 +80,7 @@ class _Answer:
         self._thinks = form.thinks
         self._frame = self._fitting(frame(form))
         self._writing, self._trigger = _joined(form, self._frame)
+        self._marker = form.writing.opens + form.writing.begin if form.writing else ""
         self._rules = Rules(tokenizer, {*form.keeps, *_tags(form, self._frame)})
         self._unannounced = not self._trigger and not self._frame.content[0]  # calls begin like any JSON
         self._forced = wanted.choice in ("required", "named")
@@ -104,7 +105,7 @@ class _Answer:
         if reasoning is not None:
             begin = "" if opened else rules.literal(reasoning[0])
             behind = self._body("behind", self._plain_text(behind=True), white=True)
-            starts.append(f"{begin} {rules.until('thought', reasoning[1])} {behind}")
+            starts.append(f"{begin} {rules.until('thought', reasoning[1], self._thought())} {behind}")
         if not opened:
             starts.append(self._body("fresh", self._plain_text(), white=False))
         rules.rule("start", " | ".join(starts))
@@ -119,6 +120,14 @@ class _Answer:
         if self._tools and self._unannounced:
             unlike.append(r"\{\s*\x22name\x22")
         return TEXT + "".join(rf" & ~/\s*{start}(?s:.)*/" for start in unlike)
+
+    def _thought(self) -> str:
+        """Reasoning: any text in which no call begins, since one would be read as such there too, whatever it calls."""
+        tag = _FIRST_TAG.match(self._marker)
+        begin = tag.group() if tag else self._marker.split("{")[0].split("\n")[0]
+        if not self._tools or not begin.strip() or self._rules.is_control(begin):
+            return TEXT
+        return rf"{TEXT} & ~/(?s:.*){re.escape(begin)}(?s:.*)/"
 
     def _body(self, name: str, free: str, *, white: bool) -> str:
         """The rule for content or calls."""

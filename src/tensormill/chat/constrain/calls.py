@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensormill.chat.constrain.loose import PYTHON, loose, quoted
+from tensormill.chat.constrain.loose import PYTHON, loose, nested, quoted
 from tensormill.chat.constrain.rules import TEXT, Rules
 from tensormill.chat.parse import Writing
 from tensormill.chat.parse.typed import kinds
@@ -75,8 +75,8 @@ def _filled(rules: Rules, begin: str, name: str) -> str:
 
 def _arguments(rules: Rules, writing: Writing, one: Tool, number: int) -> str:
     title = f"the parameters of tool {one.name!r}"
-    if writing.quote or writing.python:
-        style = quoted(writing.quote) if writing.quote else PYTHON
+    if writing.quote or writing.python or writing.tree:
+        style = quoted(writing.quote) if writing.quote else nested(writing.tree) if writing.tree else PYTHON
         return loose(rules, style, one.schema, f"loose_{number}", one.strict, title)
     if writing.parameter is not None:
         return _parameters(rules, writing.parameter, one, number, title)

@@ -27,6 +27,8 @@ class Frame:
 _CLOSE = {
     "<think>": "</think>",
     "<seed:think>": "</seed:think>",
+    "<mm:think>": "</mm:think>",
+    "<think:opensource>": "</think:opensource>",
     "[THINK]": "[/THINK]",
     "◁think▷": "◁/think▷",
     "<|channel>thought": "<channel|>",

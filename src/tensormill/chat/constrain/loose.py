@@ -1,4 +1,5 @@
-"""JSON schemas for values that are no JSON, as rules: bare keys and quotes of a format's own (Gemma 4), or Python (LFM2)."""
+"""JSON schemas for values that are no JSON, as rules: bare keys and quotes of a format's own (Gemma 4), Python (LFM2), or a
+tree of tags (MiniMax M3)."""
 
 from __future__ import annotations
 
@@ -20,25 +21,30 @@ _PYTHON_STRING = r"""/'([^'\\\n]|\\[^\n])*'|\x22([^\x22\\\n]|\\[^\n])*\x22/"""
 
 
 _CONSTANTS: dict[Any, tuple[Any, ...]] = {"boolean": (True, False), "null": (None,)}
-_ANYTHING = [*_NUMBERS, *_CONSTANTS, "string"]
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How values are written: `string` makes the expression of one; `key` and `top` what stands before a value in an object."""
+    """How values are written: `string` makes the expression of one up to what stands behind it; `key` and `top` are what
+    stands before a value in an object, `behind` is behind it."""
 
-    string: Callable[[Rules, str], str]
+    string: Callable[[Rules, str, str], str]
     constant: Callable[[Any], str]
     key: str
     top: str
     comma: str
     braces: tuple[str, str]  # around the outermost object
+    inner: tuple[str, str] = ("{", "}")  # around others
+    brackets: tuple[str, str] = ("[", "]")
+    behind: str = ""
+    item: tuple[str, str] = ("", "")  # around each value in a list
+    anything: tuple[str, ...] = (*_NUMBERS, *_CONSTANTS, "string")  # where a schema has no type
 
 
 def quoted(quote: str) -> Style:
     """Bare keys, strings between `quote`s."""
 
-    def string(rules: Rules, name: str) -> str:
+    def string(rules: Rules, name: str, behind: str) -> str:
         return f"{rules.literal(quote)} {rules.until(name, quote)}"
 
     def constant(value: Any) -> str:
@@ -47,7 +53,21 @@ def quoted(quote: str) -> Style:
     return Style(string, constant, "{key}:", "{key}:", ",", ("{", "}"))
 
 
-PYTHON = Style(lambda _rules, _name: _PYTHON_STRING, repr, "'{key}': ", "{key}=", ", ", ("", ""))
+def nested(mark: str) -> Style:
+    """A tag for each key, behind the mark, and `item` for each value of a list; strings are bare."""
+    key, behind = mark + "<{key}>", mark + "</{key}>"
+    item = (mark + "<item>", mark + "</item>")
+
+    def string(rules: Rules, name: str, behind: str) -> str:
+        return rules.until(name, behind)
+
+    def constant(value: Any) -> str:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return Style(string, constant, key, key, "", ("", ""), ("", ""), ("", ""), behind, item, ("string",))
+
+
+PYTHON = Style(lambda _rules, _name, _behind: _PYTHON_STRING, repr, "'{key}': ", "{key}=", ", ", ("", ""))
 
 
 def loose(rules: Rules, style: Style, schema: Mapping[str, Any], name: str, strict: bool, title: str) -> str:
@@ -60,7 +80,7 @@ class _Loose:
 
     def __init__(self, rules: Rules, style: Style, root: Mapping[str, Any], strict: bool, title: str) -> None:
         self._rules, self._style, self._root, self._strict, self._title = rules, style, root, strict, title
-        self._referred: dict[str, str] = {}
+        self._referred: dict[tuple[str, str], str] = {}
 
     def outermost(self, schema: Mapping[str, Any], name: str) -> str:
         """The object of all arguments."""
@@ -72,60 +92,66 @@ class _Loose:
         if odd and self._strict:
             raise RequestError(f"{self._title}: the keyword {odd!r} cannot be enforced in this model's chat format")
 
-    def value(self, schema: Any, name: str) -> str:
-        """The name of a rule for this schema; any scalar where it says nothing."""
+    def value(self, schema: Any, name: str, behind: str) -> str:
+        """The name of a rule for this schema and what stands behind it; any scalar where it says nothing."""
         schema = schema if isinstance(schema, Mapping) else {}
         self._check(schema)
         if isinstance(schema.get("$ref"), str):
-            return self._reference(schema["$ref"], name)
+            return self._reference(schema["$ref"], name, behind)
         values = schema.get("enum", [schema["const"]] if "const" in schema else None)
         if isinstance(values, list) and values:
-            return self._rules.rule(name, " | ".join(self._constant(v) for v in values))
+            return self._rules.rule(name, " | ".join(self._constant(v, behind) for v in values))
         if isinstance(schema.get("anyOf"), list) and schema["anyOf"]:
-            parts = [self.value(part, f"{name}_{i}") for i, part in enumerate(schema["anyOf"])]
+            parts = [self.value(part, f"{name}_{i}", behind) for i, part in enumerate(schema["anyOf"])]
             return self._rules.rule(name, " | ".join(parts))
-        return self._typed(schema, name)
+        return self._typed(schema, name, behind)
 
-    def _typed(self, schema: Mapping[str, Any], name: str) -> str:
+    def _typed(self, schema: Mapping[str, Any], name: str, behind: str) -> str:
         stated = schema.get("type", "object" if "properties" in schema else None)
-        types = [stated] if isinstance(stated, str) else stated if isinstance(stated, list) else _ANYTHING
+        types = [stated] if isinstance(stated, str) else stated if isinstance(stated, list) else self._style.anything
         bodies = []
         for i, kind in enumerate(types):
-            bodies.append(self._kind(kind, schema, f"{name}_{i}"))
+            bodies.append(self._kind(kind, schema, f"{name}_{i}", behind))
         return self._rules.rule(name, " | ".join(bodies))
 
-    def _kind(self, kind: Any, schema: Mapping[str, Any], name: str) -> str:
+    def _kind(self, kind: Any, schema: Mapping[str, Any], name: str, behind: str) -> str:
         if kind in _CONSTANTS:
-            return "(" + " | ".join(self._constant(v) for v in _CONSTANTS[kind]) + ")"
+            return "(" + " | ".join(self._constant(v, behind) for v in _CONSTANTS[kind]) + ")"
+        if kind not in ("array", "object", *_NUMBERS):
+            return self._style.string(self._rules, name, behind)
         if kind == "array":
-            return self._array(schema, name)
-        if kind == "object":
-            return self._object(schema, name, self._style.key, ("{", "}"))
-        return _NUMBERS.get(kind) or self._style.string(self._rules, name)
+            made = self._array(schema, name)
+        else:
+            made = _NUMBERS.get(kind) or self._object(schema, name, self._style.key, self._style.inner)
+        return f"{made} {self._rules.literal(behind)}" if behind else made
 
     def _array(self, schema: Mapping[str, Any], name: str) -> str:
-        item = self.value(schema.get("items", {}), name + "_item")
-        return self._rules.rule(name, f'"[" ({item} ({json.dumps(self._style.comma)} {item})*)? "]"')
+        style, literal = self._style, self._rules.literal
+        value = self.value(schema.get("items", {}), name + "_item", style.item[1])
+        item = f"{literal(style.item[0])} {value}"
+        begin, end = map(literal, style.brackets)
+        return self._rules.rule(name, f"{begin} ({item} ({literal(style.comma)} {item})*)? {end}")
 
     def _object(self, schema: Mapping[str, Any], name: str, before: str, braces: tuple[str, str]) -> str:
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
         required, keys = set(schema.get("required") or ()), list(properties)
-        first, more = (self._rules.rule(f"{name}_{x}", json.dumps(braces[1])) for x in "fm")
+        literal = self._rules.literal
+        first, more = (self._rules.rule(f"{name}_{x}", literal(braces[1])) for x in "fm")
         for at in range(len(keys) - 1, -1, -1):
-            value, text = self.value(properties[keys[at]], f"{name}_v{at}"), before.replace("{key}", keys[at])
-            bare, comma = (json.dumps(x + text, ensure_ascii=False) for x in ("", self._style.comma))
+            value = self.value(properties[keys[at]], f"{name}_v{at}", self._style.behind.replace("{key}", keys[at]))
+            text = before.replace("{key}", keys[at])
             skips = ("", "") if keys[at] in required else (f" | {first}", f" | {more}")
             first, more = (
-                self._rules.rule(f"{name}_f{at}", f"{bare} {value} {more}" + skips[0]),
-                self._rules.rule(f"{name}_m{at}", f"{comma} {value} {more}" + skips[1]),
+                self._rules.rule(f"{name}_f{at}", f"{literal(text)} {value} {more}" + skips[0]),
+                self._rules.rule(f"{name}_m{at}", f"{literal(self._style.comma + text)} {value} {more}" + skips[1]),
             )
-        return self._rules.rule(name, f"{json.dumps(braces[0])} {first}")
+        return self._rules.rule(name, f"{literal(braces[0])} {first}")
 
-    def _reference(self, reference: str, name: str) -> str:
-        if reference in self._referred:
-            return self._referred[reference]
-        self._referred[reference] = name  # before its rule is made: it may refer to itself
+    def _reference(self, reference: str, name: str, behind: str) -> str:
+        if (reference, behind) in self._referred:
+            return self._referred[reference, behind]
+        self._referred[reference, behind] = name  # before its rule is made: it may refer to itself
         node: Any = self._root
         for part in reference.removeprefix("#").strip("/").split("/"):
             node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, Mapping) and part else node
@@ -133,7 +159,7 @@ class _Loose:
             if self._strict:
                 raise RequestError(f"{self._title}: the reference {reference!r} cannot be followed")
             node = {}
-        return self.value(node, name)
+        return self.value(node, name, behind)
 
-    def _constant(self, value: Any) -> str:
-        return self._rules.literal(self._style.constant(value))
+    def _constant(self, value: Any, behind: str) -> str:
+        return self._rules.literal(self._style.constant(value) + behind)

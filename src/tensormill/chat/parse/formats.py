@@ -97,7 +97,8 @@ class Writing:
     """How a call is written canonically: `opens`, then calls with `between`, then `closes`.
 
     `begin` has {name}, {number} (of the call) and {id}; arguments are a JSON object, or where `parameter` is given its parts
-    with {key}, {flag} and {type} around each value (strings bare, everything else JSON), or loose where `quote` is given.
+    with {key}, {flag} and {type} around each value (strings bare, everything else JSON), or loose where `quote` is
+    given, or a `tree` of tags.
     """
 
     begin: str
@@ -108,6 +109,7 @@ class Writing:
     parameter: tuple[str, str, str] | None = None  # before a value, behind it, between two
     quote: str = ""
     python: bool = False
+    tree: str = ""  # what stands before each tag of a tree
 
     def call(self, name: str, arguments: Mapping[str, Any], number: int = 0, id: str = "call00000") -> str:
         """The text of one call (without what stands around all of them)."""
@@ -123,6 +125,8 @@ class Writing:
             return self._loose(arguments)
         if self.python:
             return ", ".join(f"{k}={v!r}" for k, v in arguments.items())
+        if self.tree:
+            return self._nested(arguments)
         if self.parameter is None:
             return json.dumps(arguments, ensure_ascii=False)
         before, behind, between = self.parameter
@@ -134,6 +138,12 @@ class Writing:
             before_this = before.replace("{flag}", str(text).lower()).replace("{type}", kind).replace("{key}", key)
             parts.append(before_this + shown + behind)
         return between.join(parts)
+
+    def _nested(self, value: Any) -> str:
+        if isinstance(value, (Mapping, list)):
+            pairs = value.items() if isinstance(value, Mapping) else [("item", v) for v in value]
+            return "".join(f"{self.tree}<{k}>{self._nested(v)}{self.tree}</{k}>" for k, v in pairs)
+        return value if isinstance(value, str) else json.dumps(value)
 
     def _loose(self, value: Any) -> str:
         if isinstance(value, str):

@@ -165,9 +165,12 @@ class NestedBody(Body):
         return schema.get("items") if name == self._item else properties.get(name) if isinstance(properties, dict) else None
 
     def _close(self, name: str, schema: Any, children: list[tuple[str, str]], before: str) -> None:
-        if not children:
+        kind = schema.get("type") if isinstance(schema, dict) else None
+        if not children and not before.strip() and kind in ("array", "object"):  # else nothing is an empty string
+            value = "[]" if kind == "array" else "{}"
+        elif not children:
             value = as_json(before, schema)
-        elif all(child == self._item for child, _ in children):
+        elif kind != "object" and all(child == self._item for child, _ in children):
             value = f"[{', '.join(v for _, v in children)}]"
         else:
             value = "{" + ", ".join(f"{json.dumps(c, ensure_ascii=False)}: {v}" for c, v in dict(children).items()) + "}"

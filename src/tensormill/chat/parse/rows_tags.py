@@ -123,7 +123,11 @@ MINIMAX_M3 = Format(  # values are trees of tags, each behind a token of its own
     calls=(CallMark(' ]<]minimax[>[<invoke name="{name}" >', Nested("]<]minimax[>[", "invoke", "item"), alone=False),),
     keeps=("]<]minimax[>[", "<mm:think>", "</mm:think>", "<tool_call>", "</tool_call>"),
     thinks=("<mm:think>",),
-)
+    writing=Writing(
+        ']<]minimax[>[<invoke name="{name}">', "]<]minimax[>[</invoke>", between="\n",
+        opens="]<]minimax[>[<tool_call>\n", closes="\n]<]minimax[>[</tool_call>", tree="]<]minimax[>[",
+    ),
+)  # fmt: skip
 HUNYUAN = Format(  # Hy3: GLM's shape, in tags of its own
     "hunyuan",
     marks=(

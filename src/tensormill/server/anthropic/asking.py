@@ -30,6 +30,7 @@ def ask(body: CountRequest) -> Ask:
         parallel_tool_calls=not (body.tool_choice and body.tool_choice.disable_parallel_tool_use),
         continue_final=last.get("role") == "assistant" and bool(last.get("content")) and "tool_calls" not in last,
         thinking=_thinking(body),
+        thinking_budget=_budget(body),
         template_values=_effort(body),
         grammar=_grammar(body),
     )
@@ -169,6 +170,18 @@ def _thinking(body: CountRequest) -> bool:
     if thinking.type == "enabled" and thinking.budget_tokens is None:
         raise Problem("thinking.budget_tokens is missing", param="thinking.budget_tokens")
     return _THINKING[thinking.type]
+
+
+def _budget(body: CountRequest) -> int | None:
+    """Tokens of reasoning; none where it is forbidden. Where nothing is said, a model that reasons all the same is let."""
+    thinking = body.thinking
+    if thinking is None:
+        return None
+    if thinking.type == "disabled":
+        return 0
+    if thinking.budget_tokens is not None and thinking.budget_tokens < 1:
+        raise Problem("thinking.budget_tokens must be at least 1", param="thinking.budget_tokens")
+    return thinking.budget_tokens
 
 
 def _effort(body: CountRequest) -> Values:

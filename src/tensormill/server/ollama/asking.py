@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -62,8 +63,10 @@ def generate(got: GenerateRequest) -> Ask:
                 raise Problem(f"raw does not go together with {name}", param=name)
         return _answer(got, prompt=prompt)
     if got.template:
-        text = rendered(got.template, {"System": got.system or "", "Prompt": prompt})
-        return _answer(got, prompt=text, before=before)
+        write = partial(rendered, got.template)
+        parts = {"System": got.system or "", "Prompt": prompt}
+        write(parts)  # a template that cannot be used is refused now
+        return _answer(got, write=write, parts=parts, before=before)
     system = [{"role": "system", "content": got.system}] if got.system else []
     return _answer(got, messages=[*system, {"role": "user", "content": prompt}], before=before)
 
@@ -76,6 +79,7 @@ def _answer(got: AnswerRequest, **prompt: Any) -> Ask:
     return Ask(
         model=got.model,
         thinking=thinking,
+        thinking_budget=0 if thinking is False else None,
         template_values=values,
         sampling=sampling(got.options),
         grammar=_grammar(got.format),

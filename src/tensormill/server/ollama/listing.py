@@ -51,7 +51,7 @@ def _ps(server: Server) -> list[Values]:
         if info := model.engine.info:
             until = stamp(model.expires or time.time() + (_FOREVER if model.keep is None else model.keep))
             more = {"expires_at": until, "size_vram": 0, "context_length": info.context}
-            found.append({**_entry(model.name, model), **more})
+            found.append({**_entry(model.name, model), "size": model.memory, **more})
     return found
 
 

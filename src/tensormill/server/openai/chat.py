@@ -102,6 +102,8 @@ class ChatRequest(Sampling, kw_only=True):
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     reasoning_effort: str | None = None
+    enable_thinking: bool | None = None
+    thinking_budget: int | None = None
     user: str | None = None
     functions: list[Any] | None = None  # what came before tools
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -122,6 +124,7 @@ def ask(body: ChatRequest) -> Ask:
     values = dict(body.chat_template_kwargs)
     if body.reasoning_effort is not None:
         values.setdefault("reasoning_effort", body.reasoning_effort)
+    thinking, budget = fields.thinking(body.reasoning_effort, body.enable_thinking, body.thinking_budget, values)
     return Ask(
         model=body.model,
         messages=[message(m) for m in body.messages],
@@ -129,7 +132,8 @@ def ask(body: ChatRequest) -> Ask:
         tool_choice=_tool_choice(body),
         parallel_tool_calls=body.parallel_tool_calls is not False,
         continue_final=body.continue_final_message,
-        thinking=False if body.reasoning_effort == "none" else None,
+        thinking=thinking,
+        thinking_budget=budget,
         template_values=values,
         sampling=sampling,
         grammar=fields.grammar(body.response_format),

@@ -167,3 +167,12 @@ def logprobs(tokenizer: Tokenizer, chances: list[Chance]) -> list[Values]:
 def _token(tokenizer: Tokenizer, token: int, logprob: float) -> Values:
     piece = tokenizer.piece(token)
     return {"token": piece.decode("utf-8", "replace"), "logprob": max(logprob, -9999.0), "bytes": list(piece)}
+
+
+def thinking(effort: str | None, enabled: bool | None, budget: int | None, values: Values) -> tuple[bool | None, int | None]:
+    """Whether the model is to reason (None: as it likes), and in how many tokens at most: none where it was told not to."""
+    if budget is not None:
+        checked("thinking_budget", budget, 0, 1 << 31)
+    if effort == "none" or enabled is False or values.get("enable_thinking") is False:
+        return False, 0
+    return (True if enabled else None), budget

@@ -23,6 +23,7 @@ def ask(got: ResponsesRequest, before: list[Values]) -> Ask:
     effort = got.reasoning.effort if got.reasoning else None
     if effort is not None:
         values.setdefault("reasoning_effort", effort)
+    thinking, budget = fields.thinking(effort, None, None, values)
     system: list[Values] = [{"role": "system", "content": got.instructions}] if got.instructions else []
     return Ask(
         model=got.model,
@@ -30,7 +31,8 @@ def ask(got: ResponsesRequest, before: list[Values]) -> Ask:
         tools=tools,
         tool_choice=_tool_choice(got, [t["function"]["name"] for t in tools or []]),
         parallel_tool_calls=got.parallel_tool_calls is not False,
-        thinking=False if effort == "none" else None,
+        thinking=thinking,
+        thinking_budget=budget,
         template_values=values,
         sampling=_sampling(got),
         grammar=_grammar(got),
