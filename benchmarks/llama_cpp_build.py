@@ -26,7 +26,7 @@ from machine import cpu_features
 VERSION = "0.3.36"  # of llama-cpp-python; llama.cpp commit 0c1e57098, October 2026
 HOME = Path.home() / ".cache" / "tensormill" / "llama.cpp-native"
 DEBIAN = ("clang-19", "libomp-19-dev")
-TARGETS = ("llama-bench", "llama-quantize", "llama-server")
+TARGETS = ("llama-bench", "llama-batched-bench", "llama-quantize", "llama-server")
 OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release",
     "BUILD_SHARED_LIBS": "ON",
@@ -57,6 +57,11 @@ class Baseline:
     def bench(self) -> Path:
         """The llama-bench program."""
         return self.folder / "bin" / "llama-bench"
+
+    @property
+    def batched_bench(self) -> Path:
+        """The llama-batched-bench program."""
+        return self.folder / "bin" / "llama-batched-bench"
 
     @property
     def quantize(self) -> Path:

@@ -6,88 +6,13 @@ how much of a run the scheduler kept somebody waiting, which is how another busy
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import os
 import platform
-import shutil
-import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 PRESSURE = Path("/proc/pressure/cpu")
 QUIET = 0.05  # share of time in which some task waited for a core
-
-READER = r"""
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-typedef uint64_t line __attribute__((vector_size(64)));
-typedef struct {
-    const line *from, *to; double *start, *end; int passes, threads; atomic_int *arrived; line sum;
-} share;
-
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
-
-/* Four streams a thread keep more lines in flight than one; the xor is free beside the loads. */
-static line stream(const line *p, const line *end) {
-    line a = {0}, b = {0}, c = {0}, d = {0};
-    size_t quarter = (end - p) / 4;
-    for (size_t i = 0; i < quarter; i++) {
-        a ^= p[i]; b ^= p[i + quarter]; c ^= p[i + 2 * quarter]; d ^= p[i + 3 * quarter];
-    }
-    return a ^ b ^ c ^ d;
-}
-static void *work(void *of) {
-    share *s = of;
-    for (int n = 0; n < s->passes; n++) {
-        atomic_fetch_add(s->arrived, 1);
-        while (atomic_load(s->arrived) < (n + 1) * s->threads) sched_yield();
-        s->start[n] = now();
-        s->sum ^= stream(s->from, s->to);
-        s->end[n] = now();
-    }
-    return 0;
-}
-
-/* Seconds of each pass over `bytes` by `threads` threads, from the first that starts to the last that ends. */
-int read_passes(size_t bytes, int threads, int passes, double *seconds) {
-    char *block = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
-    if (block == MAP_FAILED) return 1;
-#ifdef MADV_HUGEPAGE
-    madvise(block, bytes, MADV_HUGEPAGE);
-#endif
-    memset(block, 1, bytes);
-    atomic_int arrived = 0;
-    pthread_t *all = calloc(threads, sizeof *all);
-    share *shares = aligned_alloc(sizeof(line), threads * sizeof *shares);
-    double *times = calloc(2 * (size_t)threads * passes, sizeof *times);
-    size_t each = bytes / threads / 256 * 256 / sizeof(line);
-    for (int i = 0; i < threads; i++) {
-        const line *from = (const line *)block + each * i;
-        double *own = times + 2 * (size_t)i * passes;
-        shares[i] = (share){from, from + each, own, own + passes, passes, threads, &arrived, {0}};
-        pthread_create(&all[i], 0, work, &shares[i]);
-    }
-    for (int i = 0; i < threads; i++) pthread_join(all[i], 0);
-    for (int n = 0; n < passes; n++) {
-        double start = shares[0].start[n], end = shares[0].end[n];
-        for (int i = 1; i < threads; i++) {
-            if (shares[i].start[n] < start) start = shares[i].start[n];
-            if (shares[i].end[n] > end) end = shares[i].end[n];
-        }
-        seconds[n] = end - start;
-    }
-    free(all); free(shares); free(times); munmap(block, bytes);
-    return 0;
-}
-"""
 
 
 def cpu_name() -> str:
@@ -148,31 +73,14 @@ def wait_until_quiet(patience: float) -> bool:
             return False
 
 
-@functools.cache
 def read_bandwidth(size: int, threads: int) -> float:
     """Bytes a second at which `threads` threads read a block of `size` bytes again and again: the best of many passes.
 
-    The block is as large as the weights that decoding reads, so a cache that could hold them counts for what it is.
+    The block is as large as what decoding reads, so a cache that could hold it counts for what it is.
     """
-    passes = max(10, min(100, int(20e9 / size)))
-    seconds = (ctypes.c_double * passes)()
-    if _reader().read_passes(ctypes.c_size_t(size), threads, passes, seconds):
-        raise MemoryError(f"no {size} bytes for the bandwidth measurement")
-    return size / min(seconds[2:])  # the first passes fill the caches
+    from tensormill.backends.cpu.limits import read_rate
 
-
-@functools.cache
-def _reader() -> ctypes.CDLL:
-    compiler = shutil.which("cc") or shutil.which("clang") or shutil.which("gcc")
-    if compiler is None:
-        raise SystemExit("no C compiler found for the bandwidth measurement")
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder) / "reader.c", Path(folder) / "reader.so"
-        source.write_text(READER)
-        native = "-mcpu=native" if platform.machine() == "arm64" else "-march=native"
-        command = [compiler, "-O3", native, "-shared", "-fPIC", "-pthread", str(source), "-o", str(library)]
-        subprocess.run(command, check=True)
-        return ctypes.CDLL(str(library))
+    return read_rate(size, threads)
 
 
 def about() -> dict[str, object]:

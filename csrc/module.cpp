@@ -2,12 +2,14 @@
 #include <nanobind/nanobind.h>
 
 namespace mill {
+void bind_limits(nanobind::module_& m);
 void bind_linear(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);
 }
 
 NB_MODULE(_native, m) {
   m.doc() = "Kernels of the CPU backend. Call them through tensormill.backends.cpu.";
+  mill::bind_limits(m);
   mill::bind_linear(m);
   mill::bind_runtime(m);
 }

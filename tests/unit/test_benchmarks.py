@@ -1,52 +1,177 @@
-"""The arithmetic behind the comparison with llama.cpp; the comparison itself is `make bench`."""
+"""The arithmetic of the comparison with llama.cpp, its files and what it reads; the comparison itself is `make bench`."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import machine
 import vs_llama_cpp
+from llama_cpp_build import Baseline
+from versus import measure, models, report
+from versus.cells import PARTS, Cell, Goal, cells
+from versus.limits import limit
+from versus.measure import OFF, ON, Measured
+from versus.results import Results, Row
+
+from tensormill.engine import Engine, EngineConfig
+from tensormill.gguf import GGMLType
+from tensormill.quant import decode
+
+WHERE = {"cpu": "some", "cores": 2, "features": ["avx2"], "threads": 2, "llama.cpp": "1", "compiler": "clang"}
+PREFILL = Cell("prefill", "m", "pp512", 512, least=Goal(2), aim=Goal(4))
+DECODE = Cell("decode", "m", "tg128", generate=128, least=Goal(1, 0.5), aim=Goal(share=0.9))
+CHOSEN = measure.Chosen(Baseline(Path("/b"), "1", "clang"), threads=2, rounds=3, tensormill=["tensormill"])
 
 
-def result() -> vs_llama_cpp.Result:
-    made = vs_llama_cpp.Result("m", weight_bytes=100_000_000, bandwidth=20e9)
-    made.ours = [{"pp512": 300.0, "tg128": 100.0}, {"pp512": 330.0, "tg128": 110.0}, {"pp512": 320.0, "tg128": 10.0}]
-    made.theirs["fa off"] = [
-        {"pp512": 100.0, "tg128": 100.0},
-        {"pp512": 110.0, "tg128": 100.0},
-        {"pp512": 100.0, "tg128": 10.0},
+def measured() -> list[Measured]:
+    return [
+        Measured(PREFILL, 1000.0, [300.0, 330.0, 320.0], {OFF: [100.0], ON: [150.0, 150.0, 150.0]}, None, [0.0, 0.0, 0.0]),
+        Measured(DECODE, 200.0, [100.0, 110.0, 10.0], {OFF: [100.0, 100.0, 10.0], ON: [50.0]}, None, [0.0, None, 0.5]),
     ]
-    made.theirs["fa on"] = [{"pp512": 150.0, "tg128": 50.0}] * 3
+
+
+def results() -> Results:
+    made = Results(WHERE)
+    made.put(measured(), "2026-01-01")
     return made
 
 
+def row(cell: Cell) -> Row:
+    found = results().of(cell)
+    assert found is not None
+    return found
+
+
 def test_the_better_setting_of_llama_cpp_is_chosen_test_by_test() -> None:
-    assert result().row("pp512")["llama.cpp setting"] == "fa on"
-    assert result().row("tg128")["llama.cpp setting"] == "fa off"
+    assert row(PREFILL).setting == ON
+    assert row(DECODE).setting == OFF
 
 
 def test_the_ratio_is_of_runs_of_one_round() -> None:
-    row = result().row("tg128")
-    assert row["ratio"] == 1.0  # a slow third round slows both
-    assert row["ratio range"] == [1.0, 1.1]
+    assert row(DECODE).ratios == [1.0, 1.1, 1.0]  # a slow third round slows both
+    assert row(DECODE).share == 0.5
+    assert row(DECODE).disturbed == 1
 
 
-def test_only_decoding_has_a_share_of_the_memory_limit() -> None:
-    assert result().row("tg128")["limit"] == 200.0
-    assert result().row("tg128")["tensormill of limit"] == 0.5
-    assert result().row("pp512")["limit"] is None
+def test_goals_are_judged() -> None:
+    rows = results().rows
+    assert row(PREFILL).meets(PREFILL.least, rows) is True
+    assert row(PREFILL).meets(PREFILL.aim, rows) is False
+    assert row(DECODE).meets(DECODE.least, rows) is True
+    assert row(DECODE).meets(Goal(), rows) is None
+    assert row(DECODE).meets(Goal(beats=PREFILL.key), rows) is False
+    assert row(PREFILL).meets(Goal(beats=DECODE.key), rows) is True
+    assert row(PREFILL).meets(Goal(beats="not/measured/yet"), rows) is None
+    assert row(PREFILL).meets(Goal(most=319.0), rows) is False
 
 
-def test_a_report_of_the_baseline_alone_has_no_ratio() -> None:
-    alone = result()
-    alone.ours = []
-    assert alone.row("tg128")["ratio"] is None
-    assert "fa off" in vs_llama_cpp.table([alone])
+def test_less_is_better_of_seconds_and_megabytes() -> None:
+    taken = Row("start/m/first token", "s", [2.0, 2.0], {ON: [4.0, 3.0]}, limit=1.0)
+    assert taken.ratios == [2.0, 1.5]
+    assert taken.share == 0.5
+
+
+def test_only_worthwhile_settings_are_repeated() -> None:
+    close = [Measured(DECODE, None, [], {OFF: [95.0], ON: [100.0]})]
+    assert measure.worth_repeating(measured()) == [ON, OFF]  # each is better in one cell
+    assert measure.worth_repeating(measured()[:1]) == [ON]
+    assert measure.worth_repeating(close) == [OFF, ON]
+
+
+def test_results_merge_into_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    results().write(path)
+    again = Results.read(path, WHERE)
+    assert again.rows == results().rows
+    again.put([Measured(DECODE, 200.0, [150.0], {OFF: [50.0], ON: [60.0]}, None, [0.0])], "2026-01-02")
+    again.write(path)
+    merged = Results.read(path)
+    assert merged.of(PREFILL) == row(PREFILL)
+    found = merged.of(DECODE)
+    assert found is not None and (found.ours, found.date, found.setting) == ([150.0], "2026-01-02", ON)
+    with pytest.raises(SystemExit, match="another threads"):
+        Results.read(path, WHERE | {"threads": 4})
+
+
+def test_the_table_as_text_and_as_markdown(tmp_path: Path) -> None:
+    told = report.text([PREFILL, DECODE], results())
+    assert "2.13" in told and "2.00–2.20" in told and "tg128*" in told
+    assert "at least: 2 of 2; aim: 0 of 2" in told
+    document = tmp_path / "cpu.md"
+    document.write_text("# Words\n\nby hand.\n")
+    for _ in range(2):
+        report.put_into(document, report.markdown([PREFILL, DECODE], results()))
+    assert document.read_text().startswith("# Words\n\nby hand.\n")
+    assert document.read_text().count("| m | pp512 |") == 1
+    assert "1 cells not measured" in report.text([PREFILL, Cell("deep", "m", "tg32")], results())
+
+
+def test_the_table_has_goals_and_no_cell_twice() -> None:
+    keys = [cell.key for cell in cells()]
+    assert len(set(keys)) == len(keys)
+    assert [cell.model for cell in cells() if not (cell.least and cell.aim)] == ["qwen-coder-1.5b", "smollm2"]
+    assert {cell.part for cell in cells()} == set(PARTS)
+    assert all(cell.least.beats in keys for cell in cells() if cell.least.beats)
+    assert [len(run) for run in vs_llama_cpp.runs(c for c in cells() if c.part == "types")] == [2] * len(models.TYPES)
+
+
+def test_commands_ask_both_for_the_same_work() -> None:
+    deep = [Cell("kv", "m", "t", generate=32, depth=4096, kv="q8_0")]
+    ours, theirs = measure.our_command(Path("m"), deep, CHOSEN), measure.their_command(Path("m"), deep, CHOSEN, ON)
+    assert " ".join(ours) == "tensormill bench m -p 0 -n 32 -d 4096 -b 1 --kv q8_0 -r 1 --threads 2 --json"
+    assert " ".join(theirs) == "/b/bin/llama-bench -m m -t 2 -ctk q8_0 -ctv q8_0 -p 0 -n 32 -d 4096 -fa 1 -r 1 -o json"
+    many = measure.their_command(Path("m"), [Cell("batch", "m", "t", generate=32, depth=16, batch=16)], CHOSEN, OFF)
+    assert {"llama-batched-bench", "4096"} <= {word.rpartition("/")[2] for word in many}
+
+
+def test_what_llama_cpp_prints_is_read() -> None:
+    entries = [{"n_prompt": p, "n_gen": n, "avg_ts": r} for p, n, r in ((32, 0, 1.0), (512, 0, 2.5), (0, 128, 3.5))]
+    assert measure.their_numbers(json.dumps(entries), [PREFILL, DECODE]) == {"pp512": 2.5, "tg128": 3.5}
+    line = json.dumps({"pl": 4, "tg": 32, "speed_tg": 77.5, "speed_pp": 9.0})
+    four = Cell("batch", "m", "tg32x4", generate=32, depth=16, batch=4)
+    assert measure.their_numbers(f"some log\n{line}\n\nmore", [four]) == {"tg32x4": 77.5}
+
+
+def test_what_we_print_is_read() -> None:
+    entries = [{"test": "pp512", "tokens_per_second": [3.0]}, {"test": "tg128@d5", "tokens_per_second": [1.0, 9.0, 2.0]}]
+    assert measure.our_numbers(entries, [PREFILL, DECODE]) == {"pp512": 3.0, "tg128": 2.0}
+
+
+@pytest.mark.parametrize("kind", models.TYPES)
+def test_random_blocks_are_weights_of_a_sane_size(kind: str) -> None:
+    type = GGMLType[kind]
+    values = decode(type, models.blocks(type, 512).reshape(1, -1))
+    assert np.isfinite(values).all()
+    assert 0.005 < np.sqrt(np.mean(np.square(values))) < 0.05
+
+
+@pytest.mark.parametrize("experts", [0, 8])
+def test_a_random_model_runs_within_its_limit(experts: int, tmp_path: Path) -> None:
+    shape = models.Shape(256, 512, 2, 4, 2, 64, vocabulary=512, experts=experts, used=2 if experts else 0)
+    path = tmp_path / "m.gguf"
+    models.write(path, shape, GGMLType.Q4_K)
+    with Engine.load(path, EngineConfig(context=64, threads=1)) as engine:
+        logits = engine.session().feed([1, 2, 3])
+        assert np.isfinite(logits).all() and np.ptp(logits) > 0
+    shallow = limit(path, Cell("deep", "m", "t", generate=2), 1)
+    deep = limit(path, Cell("deep", "m", "t", generate=2, depth=4096), 1)
+    prompt = limit(path, PREFILL, 1)
+    assert shallow and deep and prompt and 10 < deep < shallow
+    assert prompt > 100
+
+
+def test_a_process_is_waited_for_and_measured() -> None:
+    done = measure.finish([sys.executable, "-c", "x = bytearray(b'1') * 100_000_000; import time; time.sleep(0.2); print(7)"])
+    assert done.out == "7\n" and done.seconds > 0.2 and done.megabytes > 100
+    with pytest.raises(SystemExit, match=r"exit code 3:\nwhy"):
+        measure.finish([sys.executable, "-c", "import sys; print('why', file=sys.stderr); sys.exit(3)"])
 
 
 def test_bandwidth_is_of_this_world() -> None:

@@ -265,9 +265,25 @@ def test_bench(model: Path) -> None:
     entries = json.loads(run("bench", model, *options, "--json").out)
     assert [entry["test"] for entry in entries] == ["pp8", "tg3"]
     assert all(len(entry["tokens_per_second"]) == 2 and min(entry["tokens_per_second"]) > 0 for entry in entries)
-    deep = json.loads(run("bench", model, *options, "-d", "5", "-b", "3", "--json").out)
+    deep = json.loads(run("bench", model, *options, "-d", "5", "-b", "3", "--no-warmup", "--json").out)
     assert [entry["test"] for entry in deep] == ["pp8@d5", "tg3x3@d5"]
     assert "tok/s" in run("bench", model, "--backend", "reference", "-p", "0", "-n", "2").out.splitlines()[0]
+
+
+def test_bench_roofline(model: Path) -> None:
+    told = json.loads(run("bench", "--roofline", model, "-p", "8", "-d", "70", "--threads", "2", "--json").out)
+    assert [m["threads"] for m in told["machine"]] == [1, 2]
+    assert all(m[limit] > 1e8 for m in told["machine"] for limit in ("cached", "dram", "dot", "fma"))
+    assert [(s["what"], s["depth"]) for s in told["steps"]] == [("prefill 8", 0), ("decode", 0), ("decode", 70)]
+    kernels = {r["kernel"] for s in told["steps"] for r in s["records"]}
+    assert {"linears", "attention", "rms_norm", "kv_write"} <= kernels
+    assert all(s["floor"] > 0 and 0 < s["seconds"] < 5 for s in told["steps"])
+    shallow, deep = told["steps"][1:]
+    caches = [sum(r["caches"] for r in s["records"] if r["kernel"] == "attention") for s in (shallow, deep)]
+    assert caches[1] > 20 * caches[0] > 0  # it reads 71 tokens, not one
+    text = run("bench", "--roofline", model, "-p", "8", "-d", "70").out
+    assert "by weight type" in text and "blk.*.ffn_down" in text
+    assert run("bench", "--roofline", model, "--backend", "reference").code == 2
 
 
 def test_doctor() -> None:

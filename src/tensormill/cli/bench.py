@@ -26,10 +26,12 @@ def main(
     depth: Annotated[int, Parameter(name=["--depth", "-d"])] = 0,
     batch: Annotated[int, Parameter(name=["--batch", "-b"])] = 1,
     repeat: Annotated[int, Parameter(name=["--repeat", "-r"])] = 5,
+    warmup: bool = True,
+    roofline: Annotated[bool, Parameter(negative="")] = False,
     json_: AsJson = False,
     engine: ModelFlags = EngineConfig(),  # noqa: B008  (frozen)
 ) -> int:
-    """Measure MODEL (without one: the demo model) on random tokens, after a warm-up; sampling is not counted.
+    """Measure MODEL (without one: the demo model) on random tokens; sampling is not counted.
 
     Parameters
     ----------
@@ -45,14 +47,23 @@ def main(
         Sequences that decode together; their tokens are added up.
     repeat
         How often each test is run.
+    warmup
+        Run something unmeasured first.
+    roofline
+        Measure this machine's limits instead and, with a MODEL, how near to them each op comes: prefill of one chunk,
+        decode at depth 0 and at -d (without it: 4096).
     json_
-        Print a JSON list of {test, tokens_per_second: [one a run]}.
+        Print a JSON list of {test, tokens_per_second: [one a run]}; with --roofline an object {machine, steps}.
     """
     if min(prompt, generate, depth) < 0 or min(batch, repeat) < 1 or not (prompt or generate):
         raise RequestError("bench needs -p or -n above 0, -d of 0 or more, -b and -r of 1 or more")
     from tensormill.cli.listing import print_json, table
     from tensormill.cli.models import load
 
+    if roofline:
+        from tensormill.cli.roofline import run
+
+        return run(model, prompt, depth, engine, as_json=json_)
     longest = depth + max(prompt, generate + 1)
     config = dataclasses.replace(
         engine, context=engine.context or longest * batch, sequences=max(batch, engine.sequences)
@@ -61,10 +72,13 @@ def main(
     with load(model, config) as loaded:
         suffix = f"@d{depth}" if depth else ""
         if prompt:
-            rates = [_prefill(loaded, prompt, depth, run) for run in range(repeat + 1)]
-            results.append({"test": f"pp{prompt}{suffix}", "tokens_per_second": rates[1:]})
+            if warmup:
+                _prefill(loaded, min(prompt, loaded.chunk), 0, 0)
+            rates = [_prefill(loaded, prompt, depth, run) for run in range(1, repeat + 1)]
+            results.append({"test": f"pp{prompt}{suffix}", "tokens_per_second": rates})
         if generate:
-            _decode(loaded, min(generate, 4), 0, batch, 0)
+            if warmup:
+                _decode(loaded, min(generate, 4), 0, batch, 0)
             rates = [_decode(loaded, generate, depth, batch, run) for run in range(1, repeat + 1)]
             together = f"x{batch}" if batch > 1 else ""
             results.append({"test": f"tg{generate}{together}{suffix}", "tokens_per_second": rates})

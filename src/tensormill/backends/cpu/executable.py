@@ -21,8 +21,10 @@ from tensormill.backends.cpu.memory import check_room, region
 from tensormill.backends.cpu.native import native, pool
 from tensormill.backends.cpu.view import View
 from tensormill.backends.cpu.weights import Member, Packed, Weights
+from tensormill.backends.cpu.work import Work, works
 from tensormill.errors import BackendError, ProgramError
 from tensormill.program.backend import Limits, Progress
+from tensormill.program.cost import Sizes
 from tensormill.program.ir import Op, Program, Value
 from tensormill.program.kv import put_page
 from tensormill.program.passes import plan_memory, prepare
@@ -145,6 +147,10 @@ class CPUExecutable:
         """(kernel, name of what it makes, nanoseconds since the last call) of each record."""
         labels = [r.op.outputs[0].name if r.op and r.op.outputs else "" for r in self._lowering.records]
         return [(r.kernel, n, t) for r, n, t in zip(self._lowering.records, labels, self._native.take_times(), strict=True)]
+
+    def work(self, sizes: Sizes) -> list[Work]:
+        """The work of each record in a step of these sizes."""
+        return works(self._lowering.records, sizes)
 
     @property
     def bytes(self) -> dict[str, int]:

@@ -1,0 +1,64 @@
+"""What this machine would allow in a cell: of each op, bytes ÷ the rate at which they are read or operations ÷ the peak.
+
+The rate is that of reading a block as large as what the step reads, so caches count. Operations of quantised products count
+at the peak of 8-bit products of the chosen instruction set, all others at that of float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tensormill import models
+from tensormill.backends.cpu.executable import OFFERS
+from tensormill.backends.cpu.limits import dot_rate, fma_rate, read_rate
+from tensormill.gguf import GGMLType, GGUFFile
+from tensormill.program.cost import Sizes, cost
+from tensormill.program.ir import Op, Program
+from tensormill.program.kv import KV_TYPES
+from tensormill.program.passes import prepare
+from versus.cells import Cell
+
+FLOATS = (GGMLType.F32, GGMLType.F16, GGMLType.BF16)
+CHUNK = 512  # tokens of a prompt in one step
+
+
+@cache
+def _program(path: Path) -> Program:
+    with GGUFFile(path) as file:
+        return prepare(models.trace(file, context=models.context_length(file.metadata) or 8192)["main"], OFFERS)
+
+
+def limit(path: Path, cell: Cell, threads: int) -> float | None:
+    """The cell's number at the limit, in its unit; None where there is none (a start, a busy machine)."""
+    kv = KV_TYPES[cell.kv].row_bytes(32) / 32  # type: ignore[index]
+    if cell.unit == "MB":
+        return path.stat().st_size / 1e6 + 100
+    if cell.unit != "tok/s" or cell.part == "busy":
+        return None
+    program = _program(path)
+    if cell.prompt:
+        return cell.prompt / sum(_seconds(program, sizes, threads) for sizes in _chunks(cell, kv))
+    rows = cell.depth + cell.generate // 2
+    sizes = Sizes(tokens=cell.batch, sequences=cell.batch, logits=cell.batch, rows=rows, kv_bytes=kv)
+    return cell.batch / _seconds(program, sizes, threads)
+
+
+def _chunks(cell: Cell, kv: float) -> Iterator[Sizes]:
+    for done in range(0, cell.prompt, CHUNK):
+        tokens = min(CHUNK, cell.prompt - done)
+        yield Sizes(tokens=tokens, rows=cell.depth + done + tokens // 2, kv_bytes=kv)
+
+
+def _seconds(program: Program, sizes: Sizes, threads: int) -> float:
+    """Each op in turn, at the speed of memory or of arithmetic, whichever is slower."""
+    costs = [(cost(op, sizes), dot_rate(threads) if _integer(op) else fma_rate(threads)) for op in program.ops]
+    rate = read_rate(int(sum(c.weights + c.caches for c, _ in costs)), threads)
+    return sum(max((c.weights + c.caches) / rate, c.flops / peak) for c, peak in costs)
+
+
+def _integer(op: Op) -> bool:
+    """Whether an op is a product with quantised weights."""
+    types = {c.type for v in op.values if v.role == "weight" and v.recipe for c in v.recipe.cuts}
+    return "linear" in op.kind and not types <= set(FLOATS)

@@ -1,0 +1,29 @@
+"""What this machine can do at most: bytes read and operations done a second, by loops of the chosen instruction set.
+
+The roofs of `tensormill bench --roofline` and of the benchmarks; measured when asked for, the best of many passes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tensormill.backends.cpu.native import native
+
+
+@cache
+def read_rate(size: int, threads: int) -> float:
+    """Bytes a second at which `threads` threads read a block of `size` bytes again and again: caches count if they hold it."""
+    size = max(size, 4096 * threads)
+    return float(native().read_rate(size, threads, max(10, min(100, int(20e9 / size)))))
+
+
+@cache
+def dot_rate(threads: int) -> float:
+    """Operations a second of 8-bit products summed in 32 bits, operands in the first-level cache; each counts."""
+    return float(native().operation_rate(True, threads, 20))
+
+
+@cache
+def fma_rate(threads: int) -> float:
+    """Operations a second of float32 products and sums."""
+    return float(native().operation_rate(False, threads, 20))
