@@ -17,7 +17,7 @@ import numpy as np
 from tensormill.backends.cpu import CPUExecutable, compile
 from tensormill.gguf import GGMLType
 from tensormill.program import Limits, Run, Scope, Tracer, WeightSource, build_step
-from tensormill.program.kv import KV_TYPES
+from tensormill.program.kv import KVType
 
 PAGE, CHUNK, TOKENS = 64, 512, 64
 
@@ -45,7 +45,7 @@ class File:
 class Case:
     """Layers of attention, H query heads over G heads of K numbers, filled to `depth` by chunks as it is measured."""
 
-    def __init__(self, shape: tuple[int, int, int], kind: str, depth: int, layers: int, threads: int) -> None:
+    def __init__(self, shape: tuple[int, int, int], kind: KVType, depth: int, layers: int, threads: int) -> None:
         self.shape, self.kind, self.layers = shape, kind, layers
         heads, groups, k = shape
         file = File((heads + 2 * groups) * k)
@@ -70,7 +70,7 @@ class Case:
 
     def seconds(self, past: int, n: int) -> list[float]:
         """Of the attention of each layer, in a step of n tokens over `past`."""
-        run = Run(np.arange(past, past + n) % TOKENS, past, pages={0: self.pages}, slot=1, want=[n - 1])
+        run = Run((np.arange(past, past + n) % TOKENS).astype(np.int32), past, pages={0: self.pages}, slot=1, want=[n - 1])
         self.made.times()
         self.made.run(build_step([run]))
         return [ns * 1e-9 for kernel, _, ns in self.made.times() if kernel == "attention"]
@@ -81,7 +81,7 @@ class Case:
 
     def bytes(self, rows: int) -> float:
         _, groups, k = self.shape
-        return 2.0 * rows * groups * KV_TYPES[self.kind].row_bytes(k)
+        return 2.0 * rows * groups * GGMLType[self.kind.upper()].row_bytes(k)
 
 
 def line(case: Case, depth: int, rounds: int) -> str:
@@ -101,8 +101,10 @@ def line(case: Case, depth: int, rounds: int) -> str:
 
 def main() -> None:
     """One line a shape, type and depth."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shapes", nargs="+", default=["9x3x64", "14x2x64", "12x2x128", "4x1x256"], help="heads x KV heads x size")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--shapes", nargs="+", default=["9x3x64", "14x2x64", "12x2x128", "4x1x256"], help="heads, KV heads, size"
+    )
     parser.add_argument("--types", nargs="+", default=["f16", "q8_0", "q4_0"])
     parser.add_argument("--depths", nargs="+", type=int, default=[512, 4096])
     parser.add_argument("--layers", type=int, default=24)

@@ -169,7 +169,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
   for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
-  // The page that follows lies elsewhere: its first lines come while this one's values are summed.
+  // The page that follows lies elsewhere: its first rows come while this one's last values are summed.
   const std::byte* next = nullptr;
   if (rows.cache && (b + 1) * rows.rows < tile.last[n - 1]) {
     const PagedCache& cache = *rows.cache;
@@ -197,8 +197,6 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
         soft(first + i, tile.s + i * kBlock, masks[i], most[i], sum[i]);
       }
       join(into, most, sum, count);
-      if (next && first == 0)
-        for (int64_t at = 0; at < 4096; at += 64) prefetch(next + at);
       weigh(tile.s, count, v, masks, into, {most, sum, tile.block, into.stride});
     }
   };
@@ -220,9 +218,11 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     }
     const auto dense = [&]<class E>(E) {
       attend(Dense<E>{reinterpret_cast<const E*>(p), rows.lanes}, rows.lanes,
-             Dense<E>{reinterpret_cast<const E*>(v), cache.v_stride, kBlock - 1});
+             Dense<E>{reinterpret_cast<const E*>(v), cache.v_stride, cache.rows, reinterpret_cast<const E*>(next)});
     };
-    const auto blocks = [&]<class Q>() { attend(BlockColumns<Q>{p, rows.lanes}, rows.lanes, BlockRows<Q>{v, cache.v_stride}); };
+    const auto blocks = [&]<class Q>() {
+      attend(BlockColumns<Q>{p, rows.lanes}, rows.lanes, BlockRows<Q>{v, cache.v_stride, cache.rows, next});
+    };
     // For few queries numbers are widened as they are multiplied, for more of them once for all.
     if (cache.type == kF32) return dense(0.0f);
     if (queries <= kNarrowQ) switch (cache.type) {

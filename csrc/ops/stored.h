@@ -262,23 +262,24 @@ struct BlockColumns {
 template <class Q>
 struct BlockRows {
   static constexpr int kMostQ = kNarrowQ;
-  static constexpr int64_t kRun = 0, kAhead = 32;
+  static constexpr int64_t kRun = 0;
   const std::byte* p;
-  int64_t stride;
+  int64_t stride, rows;
+  const std::byte* next;
 
   template <int V>
   struct Columns {
     const std::byte* p;
     int64_t stride, first;
+    Ahead<std::byte, 48> rows_ahead;
     TM_INLINE Lanes operator()(int64_t k, int v) const {
       return Q::row(p + k * stride + (first + v) / 2 * kBlockBytes<Q>, (first + v) % 2);
     }
-    TM_INLINE void ahead(int64_t k) const { prefetch(p + (k + kAhead < kRows ? k + kAhead : kRows) * stride); }
+    TM_INLINE void ahead(int64_t k) const { prefetch(rows_ahead(k)); }
   };
-  static constexpr int64_t kRows = 63;  // the last of a block
   template <int V>
   TM_INLINE Columns<V> columns(int64_t, int64_t first) const {
-    return {p, stride, first};
+    return {p, stride, first, {p, stride, rows, next}};
   }
 };
 

@@ -36,28 +36,42 @@ TM_INLINE void constants(const F& f) {
   (std::make_integer_sequence<int, N>{});
 }
 
-// Rows of plain numbers, `stride` apart. `last`: the last row worth fetching ahead, for pages that come from memory.
+// What lies `kAhead` rows ahead in pages that come from memory: rows of this block, then of the one that follows (`next`,
+// if any), which lies elsewhere.
+template <class E, int64_t kAhead>
+struct Ahead {
+  const E *p, *tail;
+  int64_t stride, rows;
+
+  TM_INLINE Ahead(const E* block, int64_t stride, int64_t rows, const E* next)
+      : p(block), tail(next ? next - rows * stride : block - kAhead * stride), stride(stride), rows(rows) {}
+  TM_INLINE const E* operator()(int64_t k) const { return (k + kAhead < rows ? p : tail) + (k + kAhead) * stride; }
+};
+
+// Rows of plain numbers, `stride` apart; `rows` and `next` matter for what comes from memory.
 template <class E>
 struct Dense {
   static constexpr int kMostQ = sizeof(E) == 4 ? kTileQ : kNarrowQ;
-  static constexpr int64_t kRun = 0;     // rows that share something: all
-  static constexpr int64_t kAhead = 16;  // rows: 2 KB of a page of 64-wide heads
+  static constexpr int64_t kRun = 0;  // rows that share something: all
   const E* p;
-  int64_t stride, last = INT64_MAX;
+  int64_t stride, rows = INT64_MAX;
+  const E* next = nullptr;
 
   template <int V>
   struct Columns {
     const E* p;
-    int64_t stride, last;
+    int64_t stride;
+    Ahead<E, 32> rows_ahead;
     TM_INLINE Lanes operator()(int64_t k, int v) const { return load(p + k * stride + v * kLanes); }
     TM_INLINE void ahead(int64_t k) const {
       if constexpr (sizeof(E) == 2)
-        for (int line = 0; line < V; line += 2) prefetch(p + (k + kAhead < last ? k + kAhead : last) * stride + line * kLanes);
+        for (int line = 0; line < V; line += 2) prefetch(rows_ahead(k) + line * kLanes);
     }
   };
   template <int V>
   TM_INLINE Columns<V> columns(int64_t, int64_t first) const {
-    return {p + first * kLanes, stride, last};
+    const int64_t at = first * kLanes;
+    return {p + at, stride, {p + at, stride, rows, next ? next + at : nullptr}};
   }
 };
 
