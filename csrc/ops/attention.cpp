@@ -14,7 +14,7 @@ namespace mill::TM_ISA {
 namespace {
 
 constexpr int64_t kSpan = 8;       // blocks
-constexpr int64_t kQueries = 64;   // about as many in a tile
+constexpr int64_t kQueries = 120;  // about as many in a tile: they share widened keys and values
 constexpr int kSources = 4;
 
 struct Attention {
@@ -32,7 +32,7 @@ struct Attention {
   Tile lay_out(std::byte* memory) const;
   void load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) const;
   bool see(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t& b0, int64_t& b1) const;
-  void block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b, const Partial& to) const;
+  void block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b) const;
   void span(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b0, int64_t b1) const;
   void adjust(float* score, int64_t head, int64_t t, const Rows& rows, int64_t b) const;
   void finish(const Partial& total, int64_t t, int64_t n, int64_t g) const;
@@ -79,8 +79,7 @@ int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // Floats of scratch that a tile of n queries and tokens needs.
 int64_t tile_floats(int64_t n, int64_t width, int64_t v_stride) {
-  return padded(n * width) + n * kBlock + width * kBlock + kBlock * padded(v_stride) + 3 * n * v_stride + 6 * padded(n) +
-         6 * padded(n);
+  return padded(n * width) + kNarrowQ * kBlock + width * kBlock + (kBlock + kNarrowQ + 2 * n) * v_stride + 10 * padded(n);
 }
 
 Tile Attention::lay_out(std::byte* memory) const {
@@ -95,9 +94,10 @@ Tile Attention::lay_out(std::byte* memory) const {
   tile.masks = reinterpret_cast<uint64_t*>(take(2 * n));
   tile.first = reinterpret_cast<int64_t*>(take(2 * n));
   tile.last = reinterpret_cast<int64_t*>(take(2 * n));
-  for (Partial* p : {&tile.block, &tile.span, &tile.total}) *p = {take(n), take(n), take(n * v_stride), v_stride};
+  for (Partial* p : {&tile.span, &tile.total}) *p = {take(n), take(n), take(n * v_stride), v_stride};
   tile.q = take(n * width);
-  tile.s = take(n * kBlock);
+  tile.s = take(kNarrowQ * kBlock);
+  tile.block = take(kNarrowQ * v_stride);
   tile.k = take(width * kBlock);
   tile.v = take(kBlock * v_stride);
   return tile;
@@ -157,77 +157,83 @@ void Attention::adjust(float* score, int64_t head, int64_t t, const Rows& rows, 
   }
 }
 
-template <class E>
-void scores(const Tile& tile, int64_t queries, int64_t width, const E* keys, int64_t lanes) {
-  product(tile.q, width, queries, keys, lanes, 0, width, tile.s, kBlock, false, lanes / kLanes);
-}
-
 // A row-major key → column `to` of a block; n numbers.
 void transpose(const float* from, int64_t n, float* to) {
   for (int64_t j = 0; j < n; ++j) to[j * kBlock] = from[j];
 }
 
-// Attention of the tile over block b alone → `to`.
-void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b,
-                      const Partial& to) const {
+// Attention of the tile over block b joins tile.span.
+void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b) const {
   const int64_t queries = n * group;
   uint64_t any = 0;
   for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
-  for (int64_t i = 0; i < padded(queries); ++i) to.m[i] = -INFINITY, to.l[i] = 0.0f;
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
-  // The page that follows lies elsewhere: its first lines come while this one's values are summed.
+  // The page that follows lies elsewhere: its first rows come while this one's last values are summed.
   const std::byte* next = nullptr;
   if (rows.cache && (b + 1) * rows.rows < tile.last[n - 1]) {
     const PagedCache& cache = *rows.cache;
     next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
   }
-  const auto soft = [&] {
-    for (int64_t i = 0; i < queries; ++i) {
-      float* score = tile.s + i * kBlock;
-      const uint64_t mask = tile.masks[i / group];
-      if (softcap != 0.0f || alibi != 0.0f || bias) adjust(score, g * group + i % group, t + i / group, rows, b);
-      if (mask) soften(score, rows.lanes / kLanes, mask, to.m[i], to.l[i]);
+  const auto soft = [&](int64_t i, float* score, uint64_t mask, float& most, float& sum) {
+    if (softcap != 0.0f || alibi != 0.0f || bias) adjust(score, g * group + i % group, t + i / group, rows, b);
+    if (mask) soften(score, rows.lanes / kLanes, mask, most, sum);
+  };
+  // A few queries after the other go all the way, so that keys and values stay in the nearest cache.
+  const auto attend = [&]<class K, class V>(const K& keys, int64_t lanes, const V& v) {
+    static_assert(K::kMostQ == V::kMostQ);
+    for (int64_t first = 0; first < queries; first += K::kMostQ) {
+      const int64_t count = queries - first < K::kMostQ ? queries - first : K::kMostQ;
+      const Partial into = tile.span.from(first);
+      for (int64_t j = 0; j < count * v_stride; j += kLanes) prefetch(into.o + j);
+      for (int64_t j = 0; j < count * width; j += kLanes) prefetch(tile.q + (first + count) * width + j);
+      product(tile.q + first * width, width, count, keys, lanes / kLanes, 0, width, {tile.s, kBlock});
+      float most[kLanes], sum[kLanes];
+      uint64_t masks[kNarrowQ];
+      store(most, splat(-INFINITY));
+      store(sum, splat(0.0f));
+      for (int64_t i = 0; i < count; ++i) {
+        masks[i] = tile.masks[(first + i) / group];
+        soft(first + i, tile.s + i * kBlock, masks[i], most[i], sum[i]);
+      }
+      join(into, most, sum, count);
+      weigh(tile.s, count, v, masks, into, {most, sum, tile.block, into.stride});
     }
   };
-  const auto attend = [&]<class E>(const E* k, int64_t lanes, const E* v, int64_t stride) {
-    scores(tile, queries, width, k, lanes);
-    soft();
-    if (next) for (int64_t at = 0; at < 4096; at += 64) prefetch(next + at);
-    weigh(tile.s, queries, v, stride, tile.masks, group, to.o, to.stride);
-  };
-  // Keys are in tile.k, `lanes` side by side; values are made float32 for all queries at once.
-  const auto widened = [&](const std::byte* v, int64_t stride, int64_t lanes) {
-    for (int64_t r = lo; r < hi; ++r) widen_row(rows.cache->type, v, stride, r, to.stride, tile.v + r * to.stride);
-    attend(tile.k, lanes, tile.v, to.stride);
-  };
-  const auto stored = [&]<class E>(const std::byte* p) {
-    const PagedCache& cache = *rows.cache;
-    const auto* k = reinterpret_cast<const E*>(p);
-    if (sizeof(E) == 4 || queries <= kTileQ)
-      return attend(k, rows.lanes, reinterpret_cast<const E*>(p + cache.v_offset), cache.v_stride);
-    widen(k, width * rows.lanes, tile.k);
-    widened(p + cache.v_offset, cache.v_stride, rows.lanes);
+  const Dense<float> wide_keys{tile.k, kBlock}, wide_values{tile.v, v_stride};
+  const auto widen_values = [&](const std::byte* v, int64_t stride) {
+    for (int64_t r = lo; r < hi; ++r) widen_row(rows.cache->type, v, stride, r, v_stride, tile.v + r * v_stride);
   };
   if (rows.cache) {
     const PagedCache& cache = *rows.cache;
-    const int64_t page = rows.table[s * rows.columns + b / cache.blocks];
-    const std::byte* p = cache.block(page, g, b % cache.blocks);
+    const std::byte* p = cache.block(rows.table[s * rows.columns + b / cache.blocks], g, b % cache.blocks);
+    const std::byte* v = p + cache.v_offset;
     if (!cache.v) {
       for (int64_t r = lo; r < hi; ++r) {
         widen_row(cache.type, p, cache.k_stride, r, padded(width), tile.v);
         transpose(tile.v, width, tile.k + r);
       }
-      return widened(p, cache.k_stride, kBlock);
+      widen_values(p, cache.k_stride);
+      return attend(wide_keys, kBlock, wide_values);
     }
-    switch (cache.type) {
-      case kF16: return stored.operator()<uint16_t>(p);
-      case kBF16: return stored.operator()<BF16>(p);
-      case kQ8_0: widen_block_columns<Q8_0>(p, width, rows.lanes, tile.k); break;
-      case kQ4_0: widen_block_columns<Q4_0>(p, width, rows.lanes, tile.k); break;
-      default: return stored.operator()<float>(p);
-    }
-    return widened(p + cache.v_offset, cache.v_stride, rows.lanes);
+    const auto dense = [&]<class E>(E) {
+      attend(Dense<E>{reinterpret_cast<const E*>(p), rows.lanes}, rows.lanes,
+             Dense<E>{reinterpret_cast<const E*>(v), cache.v_stride, cache.rows, reinterpret_cast<const E*>(next)});
+    };
+    const auto blocks = [&]<class Q>() {
+      attend(BlockColumns<Q>{p, rows.lanes}, rows.lanes, BlockRows<Q>{v, cache.v_stride, cache.rows, next});
+    };
+    // For few queries numbers are widened as they are multiplied, for more of them once for all.
+    if (cache.type == kF32) return dense(0.0f);
+    if (queries <= kNarrowQ) switch (cache.type) {
+        case kF16: return dense(uint16_t{});
+        case kBF16: return dense(BF16{});
+        case kQ8_0: return blocks.operator()<Q8_0>();
+        default: return blocks.operator()<Q4_0>();
+      }
+    widen_columns(cache.type, p, width, rows.lanes, tile.k);
+    widen_values(v, cache.v_stride);
+    return attend(Dense<float>{tile.k, rows.lanes}, rows.lanes, wide_values);
   }
   // This step's own rows: row r of the block is token `at + r`.
   const int64_t at = b * rows.rows - c.step->past[s] + c.step->seq_start[s];
@@ -236,21 +242,16 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
   for (int64_t r = lo; r < hi; ++r) {
     transpose(row_of(rows.k, at + r, g), width, tile.k + r);
     for (int64_t j = 0; j < values; j += kLanes)
-      store(tile.v + r * to.stride + j, load_row(row_of(value, at + r, g), j, 1, values - j));
+      store(tile.v + r * v_stride + j, load_row(row_of(value, at + r, g), j, 1, values - j));
   }
-  scores(tile, queries, width, tile.k, kBlock);
-  soft();
-  weigh(tile.s, queries, tile.v, to.stride, tile.masks, group, to.o, to.stride);
+  attend(wide_keys, kBlock, wide_values);
 }
 
 // Blocks b0…b1 of one span → tile.span.
 void Attention::span(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b0,
                      int64_t b1) const {
-  block(tile, rows, s, t, n, g, b0, tile.span);
-  for (int64_t b = b0 + 1; b < b1; ++b) {
-    block(tile, rows, s, t, n, g, b, tile.block);
-    merge(tile.span, tile.block, n * group);
-  }
+  for (int64_t i = 0; i < padded(n * group); ++i) tile.span.m[i] = -INFINITY, tile.span.l[i] = 0.0f;
+  for (int64_t b = b0; b < b1; ++b) block(tile, rows, s, t, n, g, b);
 }
 
 // Adds the sinks, divides, and stores what token rows t…t+n hold of KV head g.

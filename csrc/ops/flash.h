@@ -19,33 +19,38 @@ constexpr int kBlock = 64;  // most rows of a block
 struct Partial {
   float *m, *l, *o;
   int64_t stride;
+
+  Partial from(int64_t q) const { return {m + q, l + q, o + q * stride, stride}; }
 };
 
-// into ← into ⊕ from, for n queries; m and l have whole vectors of room.
-inline void merge(const Partial& into, const Partial& from, int64_t n) {
+// What becomes of n running softmaxes when others join: into.m and into.l are of both; m and l, which come with those of the
+// others and have whole vectors of room, go with the factors of the values of both.
+inline void join(const Partial& into, float* m_keep, float* l_take, int64_t n) {
   const Lanes none = splat(-INFINITY), zero = splat(0.0f);
-  for (int64_t first = 0; first < n; first += kLanes) {
-    const Lanes m = load(into.m + first), other = load(from.m + first), most = max(m, other);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Lanes m = load(into.m + i), other = load(m_keep + i), most = max(m, other);
     // A side that saw nothing has the factor 0, both sides too; its numbers are finite, so 0 times them is 0.
     const Lanes top = select(less(none, most), most, zero);
     const Lanes x = exp_falling(m - top), y = exp_falling(other - top);
-    store(into.m + first, most);
-    store(into.l + first, fma(load(into.l + first), x, load(from.l + first) * y));
-    float keep[kLanes], add[kLanes];
-    store(keep, x);
-    store(add, y);
-    for (int64_t i = 0; i < kLanes && first + i < n; ++i) {
-      if (add[i] == 0.0f) continue;
-      float* a = into.o + (first + i) * into.stride;
-      const float* b = from.o + (first + i) * from.stride;
-      const Lanes p = splat(keep[i]), q = splat(add[i]);
-      if (keep[i] == 0.0f) {
-        for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, load(b + j) * q);
-      } else {
-        for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, fma(load(a + j), p, load(b + j) * q));
-      }
-    }
+    store_row(into.m + i, most, n - i);
+    store_row(into.l + i, fma(load(into.l + i), x, load(l_take + i) * y), n - i);
+    store(m_keep + i, x);
+    store(l_take + i, y);
   }
+}
+
+// Values of query i of `from` join those of `into`.
+inline void blend_row(const Partial& into, const Partial& from, int64_t i, float keep, float take) {
+  float* a = into.o + i * into.stride;
+  const float* b = from.o + i * from.stride;
+  if (take != 0.0f)
+    for (int64_t j = 0; j < into.stride; j += kLanes) blend(a + j, keep, take, load(b + j));
+}
+
+// into ← into ⊕ from, for n queries; the m and l of `from` are used up.
+inline void merge(const Partial& into, const Partial& from, int64_t n) {
+  join(into, from.m, from.l, n);
+  for (int64_t i = 0; i < n; ++i) blend_row(into, from, i, from.m[i], from.l[i]);
 }
 
 // Scores of one query in place → probabilities; returns (max, sum) in m and l. `visible`: bit j for row j, not all 0.
@@ -82,48 +87,41 @@ TM_INLINE uint64_t bits_between(int64_t lo, int64_t hi) {
   return below_hi & ~((uint64_t{1} << lo) - 1);
 }
 
-// o[q] = Σ_j p[q][j] · v[j] over the rows that each query sees. `masks` has one entry for `share` consecutive queries.
-template <class E>
-inline void weigh(const float* p, int64_t queries, const E* v, int64_t v_stride, const uint64_t* masks, int64_t share,
-                  float* o, int64_t o_stride) {
-  const int64_t vectors = o_stride / kLanes;
-  const auto one = [&](int64_t q, int64_t begin, int64_t end) {
-    if (begin < end)
-      product(p + q * kBlock, kBlock, 1, v, v_stride, begin, end, o + q * o_stride, o_stride, true, vectors);
+// Values of a block join those of `into`: Σ_j p[q][j] · v[j] over the rows that each of n queries sees, by the factors in m
+// (keep) and l (take) of `block`, whose o serves where the queries see different rows. n is at most Rows::kMostQ.
+template <class Rows>
+inline void weigh(const float* p, int64_t n, const Rows& v, const uint64_t* masks, const Partial& into, const Partial& block) {
+  const int64_t vectors = into.stride / kLanes;
+  int64_t lo = 0, hi = kBlock;  // what all of them see, if each sees one run of rows
+  bool ragged = false, runs = true;
+  for (int64_t q = 0; q < n; ++q) {
+    const int64_t a = masks[q] ? __builtin_ctzll(masks[q]) : 0, b = masks[q] ? 64 - __builtin_clzll(masks[q]) : 0;
+    runs &= masks[q] == bits_between(a, b);
+    ragged |= masks[q] != masks[0];
+    lo = a > lo ? a : lo;
+    hi = b < hi ? b : hi;
+  }
+  if (runs && !ragged)
+    return product(p, kBlock, n, v, vectors, lo, hi, {into.o, into.stride, false, block.m, block.l});
+  const Result alone{block.o, block.stride, true};
+  const auto add = [&](int64_t q, int64_t count, int64_t begin, int64_t end) {
+    if (begin < end) product(p + q * kBlock, kBlock, count, v, vectors, begin, end, alone.from(q));
   };
-  for (int64_t first = 0; first < queries; first += kTileQ) {
-    const int64_t n = queries - first < kTileQ ? queries - first : kTileQ;
-    int64_t lo = 0, hi = kBlock;  // what all of them see, if each sees one run of rows
-    bool ragged = false, runs = true;
-    for (int64_t q = first; q < first + n; ++q) {
-      const uint64_t mask = masks[q / share];
-      const int64_t a = mask ? __builtin_ctzll(mask) : 0, b = mask ? 64 - __builtin_clzll(mask) : 0;
-      runs &= mask == bits_between(a, b);
-      ragged |= q > first && mask != masks[first / share];
-      lo = a > lo ? a : lo;
-      hi = b < hi ? b : hi;
-    }
-    if (runs && !ragged) {
-      product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, false, vectors, kBlock - 1);
-      continue;
-    }
-    for (int64_t j = 0; j < n * o_stride; j += kLanes) store(o + first * o_stride + j, splat(0.0f));
-    const bool together = runs && lo < hi;
-    for (int64_t q = first; q < first + n; ++q) {
-      uint64_t mask = masks[q / share];
-      if (together) mask &= bits_between(0, lo);
-      for (; mask; mask &= mask - 1) {
-        const int64_t j = __builtin_ctzll(mask);
-        one(q, j, j + 1);
-      }
-    }
-    if (!together) continue;
-    product(p + first * kBlock, kBlock, n, v, v_stride, lo, hi, o + first * o_stride, o_stride, true, vectors, kBlock - 1);
-    for (int64_t q = first; q < first + n; ++q) {
-      const uint64_t mask = masks[q / share];
-      one(q, hi, mask ? 64 - __builtin_clzll(mask) : 0);
+  for (int64_t j = 0; j < n * block.stride; j += kLanes) store(block.o + j, splat(0.0f));
+  const bool together = runs && lo < hi;
+  for (int64_t q = 0; q < n; ++q) {
+    uint64_t mask = masks[q];
+    if (together) mask &= bits_between(0, lo);
+    for (; mask; mask &= mask - 1) {
+      const int64_t j = __builtin_ctzll(mask);
+      add(q, 1, j, j + 1);
     }
   }
+  if (together) {
+    add(0, n, lo, hi);
+    for (int64_t q = 0; q < n; ++q) add(q, 1, hi, masks[q] ? 64 - __builtin_clzll(masks[q]) : 0);
+  }
+  for (int64_t q = 0; q < n; ++q) blend_row(into, block, q, block.m[q], block.l[q]);
 }
 
 }  // namespace mill::TM_ISA

@@ -105,7 +105,7 @@ void indexer(const Call& c, Pool& pool) {
           widen_row(cache.type, page, cache.k_stride, r, width, row);
           for (int64_t j = 0; j < width; ++j) keys[j * kBlock + r] = row[j];
         }
-        product(query, width, heads, keys, kBlock, 0, width, each, kBlock, false, (cache.rows + kLanes - 1) / kLanes);
+        product(query, width, heads, Dense<float>{keys, kBlock}, (cache.rows + kLanes - 1) / kLanes, 0, width, {each, kBlock});
         for (int64_t r = 0; r < cache.rows; ++r) {
           if (!(mask >> r & 1)) continue;
           float total = 0.0f;

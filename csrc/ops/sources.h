@@ -57,10 +57,11 @@ struct Rows {
 
 // Scratch of one thread, and what one tile of queries works on.
 struct Tile {
-  float *q, *s, *k, *v;          // queries [n][K], scores [n][64], keys [K][64], values [64][Vp], as float32
+  float *q, *s, *k, *v;          // queries [n][K], scores [8][64], keys [K][64], values [64][Vp], as float32
   uint64_t* masks;               // [tokens]
   int64_t *first, *last;         // visible rows of each token
-  Partial block, span, total;    // a block's, a span of blocks', all
+  float* block;                  // values of a block [8][Vp]
+  Partial span, total;           // of a span of blocks, of all
 };
 
 }  // namespace mill::TM_ISA

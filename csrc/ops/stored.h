@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "ops/loops.h"
+#include "ops/tile.h"
 
 namespace mill::TM_ISA {
 
@@ -143,6 +144,10 @@ struct Q8_0 {
   static TM_INLINE Lanes row(const std::byte* block, int64_t half) {
     return load(reinterpret_cast<const int8_t*>(block + 2) + 16 * half) * splat(float_of(block));
   }
+  // Codes of dim i of 16 keys that lie side by side, from column `at` on.
+  static TM_INLINE Lanes codes_of(const std::byte* codes, int64_t lanes, int64_t i, int64_t at) {
+    return load(reinterpret_cast<const int8_t*>(codes) + i * lanes + at);
+  }
   // 16 keys of a block of columns, from column `at` on, to rows 0…31 of `to`.
   static TM_INLINE void columns(const std::byte* block, int64_t lanes, int64_t at, float* to) {
     const Lanes d = load(reinterpret_cast<const uint16_t*>(block) + at);
@@ -176,6 +181,11 @@ struct Q4_0 {
     Lanes low, high;
     load_nibbles(reinterpret_cast<const uint8_t*>(block + 2), low, high);
     return (half ? high : low) * splat(float_of(block));
+  }
+  static TM_INLINE Lanes codes_of(const std::byte* codes, int64_t lanes, int64_t i, int64_t at) {
+    Lanes low, high;
+    load_nibbles(reinterpret_cast<const uint8_t*>(codes) + i % 16 * lanes + at, low, high);
+    return i < 16 ? low : high;
   }
   static TM_INLINE void columns(const std::byte* block, int64_t lanes, int64_t at, float* to) {
     const Lanes d = load(reinterpret_cast<const uint16_t*>(block) + at);
@@ -224,9 +234,68 @@ void widen_block_columns(const std::byte* from, int64_t width, int64_t lanes, fl
     for (int64_t at = 0; at < lanes; at += kLanes) Q::columns(from, lanes, at, to + j * lanes);
 }
 
+// Readers of a product (tile.h): keys side by side, widened as they come; rows of values.
+template <class Q>
+struct BlockColumns {
+  static constexpr int kMostQ = kNarrowQ;
+  static constexpr int64_t kRun = Q::kCodes == 16 ? 16 : 32;  // dims whose codes lie in one half of their bytes
+  const std::byte* p;
+  int64_t lanes;
+
+  template <int V>
+  struct Columns {
+    Lanes d[V];
+    const std::byte* codes;  // of column `at`
+    int64_t lanes;
+    TM_INLINE Lanes operator()(int64_t k, int v) const { return Q::codes_of(codes, lanes, k % 32, v * kLanes) * d[v]; }
+    TM_INLINE void ahead(int64_t k) const { prefetch(codes + k % Q::kCodes * lanes + 2048); }
+  };
+  template <int V>
+  TM_INLINE Columns<V> columns(int64_t k, int64_t first) const {
+    const std::byte* block = p + k / 32 * kBlockBytes<Q> * lanes;
+    Columns<V> c{{}, block + 2 * lanes + first * kLanes, lanes};
+    constants<V>([&](auto v) TM_INLINED { c.d[v] = load(reinterpret_cast<const uint16_t*>(block) + (first + v) * kLanes); });
+    return c;
+  }
+};
+
+template <class Q>
+struct BlockRows {
+  static constexpr int kMostQ = kNarrowQ;
+  static constexpr int64_t kRun = 0;
+  const std::byte* p;
+  int64_t stride, rows;
+  const std::byte* next;
+
+  template <int V>
+  struct Columns {
+    const std::byte* p;
+    int64_t stride, first;
+    Ahead<std::byte, 48> rows_ahead;
+    TM_INLINE Lanes operator()(int64_t k, int v) const {
+      return Q::row(p + k * stride + (first + v) / 2 * kBlockBytes<Q>, (first + v) % 2);
+    }
+    TM_INLINE void ahead(int64_t k) const { prefetch(rows_ahead(k)); }
+  };
+  template <int V>
+  TM_INLINE Columns<V> columns(int64_t, int64_t first) const {
+    return {p, stride, first, {p, stride, rows, next}};
+  }
+};
+
 template <class E>
 void widen(const E* from, int64_t n, float* to) {
   for (int64_t j = 0; j < n; j += kLanes) store(to + j, load(from + j));
+}
+
+// Keys side by side of any 16-bit or block type → [width][lanes].
+inline void widen_columns(int32_t type, const std::byte* keys, int64_t width, int64_t lanes, float* to) {
+  switch (type) {
+    case kF16: return widen(reinterpret_cast<const uint16_t*>(keys), width * lanes, to);
+    case kBF16: return widen(reinterpret_cast<const BF16*>(keys), width * lanes, to);
+    case kQ8_0: return widen_block_columns<Q8_0>(keys, width, lanes, to);
+    default: return widen_block_columns<Q4_0>(keys, width, lanes, to);
+  }
 }
 
 // Row `row` of rows stored one after another, `stride` elements (of block types: bytes) apart; n numbers, in whole vectors.

@@ -1,78 +1,157 @@
 // The register-blocked product of attention: c[q][·] (+)= Σ_k a[q][k] · b[k][·], k ascending in one fma chain an element.
 //
 // Both halves of attention are this product: scores (a = queries, b = keys side by side) and values (a = probabilities,
-// b = rows of values). An element's bits do not depend on the blocking.
+// b = rows of values). An element's bits do not depend on the blocking. b is read through a reader, which widens what a
+// cache stores as it goes: `Dense` here, blocks of codes in `stored.h`.
 #pragma once
+
+#include <utility>
 
 #include "ops/lanes.h"
 
 #ifndef TM_INLINE
 #define TM_INLINE inline __attribute__((always_inline))
 #endif
+#define TM_INLINED __attribute__((always_inline))  // of a lambda
 
 namespace mill::TM_ISA {
 
+// Queries of a tile: their sums fill the registers, six rows of 64 numbers (AVX2: of 16). Where widening is dearer than
+// loading, eight by 32: every row is then widened once for up to eight queries.
+constexpr int kTileQ = 6;
 #if defined(__AVX512F__)
-constexpr int kTileQ = 8, kTileV = 2;  // 16 of 32 registers accumulate
+constexpr int kNarrowQ = 8;
+constexpr int tile_vectors(int q) { return q > kTileQ ? 2 : 4; }
 #else
-constexpr int kTileQ = 4, kTileV = 1;
+constexpr int kNarrowQ = kTileQ;
+constexpr int tile_vectors(int q) { return q == 1 ? 4 : q == 2 ? 2 : 1; }
 #endif
-
-constexpr int64_t kAhead = 16;  // rows of half precision: 2 KB of a page of 64-wide heads
 
 TM_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
-template <int Q, int V, class E>
-void tile(const float* a, int64_t lda, const E* b, int64_t ldb, int64_t begin, int64_t end, float* c, int64_t ldc,
-          bool accumulate, int64_t last) {
-  Lanes acc[Q][V];
-  for (int q = 0; q < Q; ++q)
-    for (int v = 0; v < V; ++v) acc[q][v] = accumulate ? load(c + q * ldc + v * kLanes) : splat(0.0f);
-  for (int64_t k = begin; k < end; ++k) {
-    Lanes row[V];
-    for (int v = 0; v < V; ++v) row[v] = load(b + k * ldb + v * kLanes);
-    if constexpr (sizeof(E) == 2)  // pages come from memory, widened copies from cache
-      for (int line = 0; line < V; line += 2) prefetch(b + (k + kAhead < last ? k + kAhead : last) * ldb + line * kLanes);
-    for (int q = 0; q < Q; ++q) {
-      const Lanes x = splat(a[q * lda + k]);
-      for (int v = 0; v < V; ++v) acc[q][v] = fma(x, row[v], acc[q][v]);
+// f(0), f(1), … f(N − 1) with constants: arrays indexed by them live in registers.
+template <int N, class F>
+TM_INLINE void constants(const F& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) TM_INLINED { (f(std::integral_constant<int, I>{}), ...); }
+  (std::make_integer_sequence<int, N>{});
+}
+
+// What lies `kAhead` rows ahead in pages that come from memory: rows of this block, then of the one that follows (`next`,
+// if any), which lies elsewhere.
+template <class E, int64_t kAhead>
+struct Ahead {
+  const E *p, *tail;
+  int64_t stride, rows;
+
+  TM_INLINE Ahead(const E* block, int64_t stride, int64_t rows, const E* next)
+      : p(block), tail(next ? next - rows * stride : block - kAhead * stride), stride(stride), rows(rows) {}
+  TM_INLINE const E* operator()(int64_t k) const { return (k + kAhead < rows ? p : tail) + (k + kAhead) * stride; }
+};
+
+// Rows of plain numbers, `stride` apart; `rows` and `next` matter for what comes from memory.
+template <class E>
+struct Dense {
+  static constexpr int kMostQ = sizeof(E) == 4 ? kTileQ : kNarrowQ;
+  static constexpr int64_t kRun = 0;  // rows that share something: all
+  const E* p;
+  int64_t stride, rows = INT64_MAX;
+  const E* next = nullptr;
+
+  template <int V>
+  struct Columns {
+    const E* p;
+    int64_t stride;
+    Ahead<E, 32> rows_ahead;
+    TM_INLINE Lanes operator()(int64_t k, int v) const { return load(p + k * stride + v * kLanes); }
+    TM_INLINE void ahead(int64_t k) const {
+      if constexpr (sizeof(E) == 2)
+        for (int line = 0; line < V; line += 2) prefetch(rows_ahead(k) + line * kLanes);
+    }
+  };
+  template <int V>
+  TM_INLINE Columns<V> columns(int64_t, int64_t first) const {
+    const int64_t at = first * kLanes;
+    return {p + at, stride, {p + at, stride, rows, next ? next + at : nullptr}};
+  }
+};
+
+// into ← into · keep + value · take, where a factor 0 means that its side saw nothing: it is not read.
+TM_INLINE void blend(float* into, float keep, float take, Lanes value) {
+  if (take == 0.0f) return;
+  const Lanes part = value * splat(take);
+  store(into, keep == 0.0f ? part : fma(load(into), splat(keep), part));
+}
+
+// Where the rows of a product go, `stride` apart: stored, added to what is there (as the start of the chain), or blended
+// by two factors a row.
+struct Result {
+  float* c;
+  int64_t stride;
+  bool add = false;
+  const float *keep = nullptr, *take = nullptr;
+
+  Result from(int64_t q) const { return {c + q * stride, stride, add, keep ? keep + q : nullptr, take ? take + q : nullptr}; }
+};
+
+template <int Q, int V, class Rows>
+void tile(const float* a, int64_t lda, const Rows& b, int64_t first, int64_t begin, int64_t end, const Result& to) {
+  Lanes sum[Q][V];
+  float* c = to.c + first * kLanes;
+  constants<Q>([&](auto q) TM_INLINED {
+    constants<V>([&](auto v) TM_INLINED { sum[q][v] = to.add ? load(c + q * to.stride + v * kLanes) : splat(0.0f); });
+  });
+  for (int64_t k = begin; k < end;) {
+    int64_t stop = end;
+    if constexpr (Rows::kRun != 0) stop = (k / Rows::kRun + 1) * Rows::kRun < end ? (k / Rows::kRun + 1) * Rows::kRun : end;
+    const auto columns = b.template columns<V>(k, first);
+    for (; k < stop; ++k) {
+      Lanes row[V];
+      constants<V>([&](auto v) TM_INLINED { row[v] = columns(k, v); });
+      columns.ahead(k);
+      constants<Q>([&](auto q) TM_INLINED {
+        const Lanes x = splat(a[q * lda + k]);
+        constants<V>([&](auto v) TM_INLINED { sum[q][v] = fma(x, row[v], sum[q][v]); });
+      });
     }
   }
-  for (int q = 0; q < Q; ++q)
-    for (int v = 0; v < V; ++v) store(c + q * ldc + v * kLanes, acc[q][v]);
+  constants<Q>([&](auto q) TM_INLINED {
+    float* row = c + q * to.stride;
+    if (to.keep)
+      constants<V>([&](auto v) TM_INLINED { blend(row + v * kLanes, to.keep[q], to.take[q], sum[q][v]); });
+    else
+      constants<V>([&](auto v) TM_INLINED { store(row + v * kLanes, sum[q][v]); });
+  });
 }
 
-template <int Q, int V, class E>
-void tile_columns(const float* a, int64_t lda, const E* b, int64_t ldb, int64_t begin, int64_t end, float* c, int64_t ldc,
-                  bool accumulate, int64_t vectors, int64_t last) {
-  int64_t v = 0;
-  for (; v + V <= vectors; v += V) tile<Q, V>(a, lda, b + v * kLanes, ldb, begin, end, c + v * kLanes, ldc, accumulate, last);
+template <int Q, int V, class Rows>
+void tile_columns(const float* a, int64_t lda, const Rows& b, int64_t first, int64_t vectors, int64_t begin, int64_t end,
+                  const Result& to) {
+  for (; first + V <= vectors; first += V) tile<Q, V>(a, lda, b, first, begin, end, to);
   if constexpr (V > 1)
-    for (; v < vectors; ++v) tile<Q, 1>(a, lda, b + v * kLanes, ldb, begin, end, c + v * kLanes, ldc, accumulate, last);
+    if (first < vectors) tile_columns<Q, V / 2>(a, lda, b, first, vectors, begin, end, to);
 }
 
-// c [queries][16·vectors]. `last`: the last row of b worth fetching ahead.
-template <class E>
-void product(const float* a, int64_t lda, int64_t queries, const E* b, int64_t ldb, int64_t begin, int64_t end, float* c,
-             int64_t ldc, bool accumulate, int64_t vectors, int64_t last = INT64_MAX) {
-  while (queries > 0) {
-    int64_t n = queries < kTileQ ? queries : kTileQ;
-#define TM_TILE(q, v)                                                                  \
-  case q:                                                                              \
-    tile_columns<q, v>(a, lda, b, ldb, begin, end, c, ldc, accumulate, vectors, last); \
-    break;
+// c [queries][16·vectors], rows begin…end of b.
+template <class Rows>
+void product(const float* a, int64_t lda, int64_t queries, const Rows& b, int64_t vectors, int64_t begin, int64_t end,
+             const Result& to) {
+  for (int64_t q = 0; q < queries;) {
+    const int64_t left = queries - q, n = left < Rows::kMostQ ? left : Rows::kMostQ;
+    const auto run = [&](auto count) {
+      tile_columns<count, tile_vectors(count)>(a + q * lda, lda, b, 0, vectors, begin, end, to.from(q));
+    };
     switch (n) {
-#if defined(__AVX512F__)
-      TM_TILE(1, 8) TM_TILE(2, 4) TM_TILE(3, 4) TM_TILE(4, 4) TM_TILE(5, 4) TM_TILE(6, 4) TM_TILE(7, 2)
-#else
-      TM_TILE(1, 4) TM_TILE(2, 2) TM_TILE(3, 1)
-#endif
-      default: n = kTileQ; tile_columns<kTileQ, kTileV>(a, lda, b, ldb, begin, end, c, ldc, accumulate, vectors, last);
+      case 1: run(std::integral_constant<int, 1>{}); break;
+      case 2: run(std::integral_constant<int, 2>{}); break;
+      case 3: run(std::integral_constant<int, 3>{}); break;
+      case 4: run(std::integral_constant<int, 4>{}); break;
+      case 5: run(std::integral_constant<int, 5>{}); break;
+      case 6: run(std::integral_constant<int, 6>{}); break;
+      default:
+        if constexpr (Rows::kMostQ > kTileQ)
+          n == 7 ? run(std::integral_constant<int, 7>{}) : run(std::integral_constant<int, 8>{});
     }
-#undef TM_TILE
-    a += n * lda;
-    c += n * ldc;
-    queries -= n;
+    q += n;
   }
 }
 
