@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from tensormill import models
 from tensormill.cache import Cache, Holding, Keep
 from tensormill.chat import Prompts
-from tensormill.config import EngineConfig, bytes_of
+from tensormill.config import EngineConfig
 from tensormill.engine import drafting
-from tensormill.engine.memory import SHARE, free_memory
+from tensormill.engine.memory import free_memory
+from tensormill.engine.plan import plan
 from tensormill.engine.session import Session
-from tensormill.engine.sizing import Sizes, is_stateful, limits
+from tensormill.engine.sizing import is_stateful
 from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.program import Backend, Executable, Program, Run, WeightSource, build_step
@@ -30,27 +30,25 @@ from tensormill.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from tensormill.sampling.grammar import Grammars
 
-DEFAULT_CONTEXT = 8192
-SNAPSHOTS = 1 << 30  # bytes for states that later prompts may resume behind; less where little is free
-
 
 class Engine:
     """A model file, compiled for a backend, with its caches."""
 
-    def __init__(self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None) -> None:
+    def __init__(
+        self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None, *, most: int | None = None
+    ) -> None:
         self.config = config
         self.file = file
         self.prompts = Prompts(file.metadata, pre=config.pre, template=config.template)
-        self.context = _context(config.context, models.context_length(file.metadata))
-        self.chunk = min(config.chunk, self.context)
-        self.program: Program = models.trace(file, context=self.context)["main"]
+        free = min((n for n in (free_memory(), most) if n is not None), default=None)
+        made = self._plan = plan(file, config, free)
+        self.context, self.chunk = made.context, made.chunk
+        self.program: Program = made.program
         self.stateful = is_stateful(self.program)
-        free = free_memory()
-        snapshots = (min(SNAPSHOTS, free // 8) if free is not None else SNAPSHOTS) if self.stateful else 0
-        self.limits = limits(self.program, self._sizes(None if free is None else free - snapshots), config.kv_type)
+        self.limits = made.limits
         self.cache = Cache(
             self.limits.pages,
-            page=self.limits.page, slots=self.limits.slots, stateful=self.stateful, snapshot_budget=snapshots,
+            page=self.limits.page, slots=self.limits.slots, stateful=self.stateful, snapshot_budget=made.snapshots,
         )  # fmt: skip
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))
         weights = WeightSource(file)
@@ -62,26 +60,17 @@ class Engine:
 
             self.cache.attach(disk_tier(self, config.kv_disk))
 
-    def _sizes(self, free: int | None) -> Sizes:
-        config, given = self.config, self.config.kv_memory
-        weights = sum(t.nbytes for t in self.file.tensors.values())
-        if config.draft_model is not None:
-            weights += Path(config.draft_model).stat().st_size if Path(config.draft_model).is_file() else 0
-        memory = bytes_of(given, "kv-memory") if given else None if free is None else int(SHARE * max(free - weights, 0))
-        return Sizes(
-            config.sequences, self.context, config.kv_tokens, self.chunk, min(config.rows, self.chunk), config.guesses,
-            memory=memory, free=free, weights=weights,
-        )  # fmt: skip
-
     @classmethod
-    def load(cls, path: str | Path, config: EngineConfig | None = None, progress: Progress | None = None) -> Engine:
-        """Open, trace and compile; `progress` is told of bytes of weights laid out, and of how many there are.
+    def load(
+        cls, path: str | Path, config: EngineConfig | None = None, progress: Progress | None = None, *, most: int | None = None
+    ) -> Engine:
+        """Open, trace and compile, in `most` bytes; `progress` is told of bytes of weights laid out, and of how many there are.
 
         Raises GGUFError, ModelError or BackendError, which say what is wrong with the file.
         """
         file = GGUFFile(path)
         try:
-            return cls(file, config or EngineConfig(), progress)
+            return cls(file, config or EngineConfig(), progress, most=most)
         except BaseException:
             file.close()
             raise
@@ -107,6 +96,11 @@ class Engine:
     def proposer(self) -> Proposer | None:
         """What guesses tokens ahead, as the configuration says; made at first use."""
         return drafting.proposer(self)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of weights, caches, states that may be kept, and values in flight, a draft model's too."""
+        return sum(self.executable.bytes.values()) + self._plan.snapshots + (self.proposer.bytes if self.proposer else 0)
 
     @property
     def n_vocab(self) -> int:
@@ -161,7 +155,3 @@ class Engine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _context(asked: int, trained: int) -> int:
-    return asked or min(trained or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
