@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from server.live import Live, serving
+from server.scripted import TEMPLATE, write_scripted
 
 TOOL = {
     "name": "get_weather",
@@ -110,6 +111,36 @@ def test_reasoning_can_be_switched_off(actor: openai.OpenAI) -> None:
         assert chat(actor, [QUESTION], extra_body=off).choices[0].message.content == "Hello there, my friend…!"
     on = chat(actor, [QUESTION], extra_body={"enable_thinking": True}).choices[0].message
     assert on.reasoning_content == "The user greets me."
+
+
+@pytest.mark.parametrize(("effort", "thought"), [("minimal", ""), ("low", "The user"), ("high", "The user greets me.")])
+def test_an_effort_is_a_share_of_the_answer_where_the_template_knows_none(
+    actor: openai.OpenAI, effort: str, thought: str
+) -> None:  # fmt: skip
+    def reasoning(message: Any) -> str:
+        assert message.content == "Good day!"
+        return getattr(message, "reasoning_content", None) or ""
+
+    assert reasoning(chat(actor, [QUESTION], reasoning_effort=effort, max_tokens=9).choices[0].message) == thought
+    made = actor.responses.create(
+        model="actor", input="x", reasoning={"effort": effort}, max_output_tokens=9, temperature=0
+    )  # fmt: skip
+    assert made.output_text == "Good day!" and (made.output[0].type == "reasoning") is bool(thought)
+    free = {"thinking_budget": 100}  # what was said in tokens holds
+    whole = chat(actor, [QUESTION], reasoning_effort=effort, max_tokens=9, extra_body=free).choices[0].message
+    assert reasoning(whole) == "The user greets me."
+
+
+def test_a_template_that_knows_efforts_is_left_to_it(tmp_path: Path) -> None:
+    path = write_scripted(tmp_path / "knows.gguf", TEMPLATE.replace("<|im_start|>assistant", "{{ reasoning_effort }}", 1))
+    with serving(path) as live:
+        client = openai.OpenAI(base_url=live.url + "/v1", api_key="none", max_retries=0, timeout=60)
+        made = client.chat.completions.create(
+            model="knows", messages=[QUESTION], reasoning_effort="minimal", max_tokens=9, temperature=0
+        )  # fmt: skip
+        assert made.choices[0].message.reasoning_content == "The user greets me."
+        with pytest.raises(openai.BadRequestError, match="reasoning_effort must be none, minimal, low"):
+            client.chat.completions.create(model="knows", messages=[QUESTION], reasoning_effort="much")
 
 
 def test_responses_have_items_for_reasoning_and_calls(actor: openai.OpenAI) -> None:

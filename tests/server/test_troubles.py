@@ -231,10 +231,37 @@ def test_a_full_disk_costs_no_answer_and_is_named_in_the_log(model: Path, tmp_pa
             time.sleep(0.05)
         assert str(tmp_path) in told[0] and ".kv" in told[0]
         assert not [*tmp_path.iterdir()]
+        live.until("kv_disk_write_failures_total", 1)
+        assert live.metric("kv_disk_bytes") == 0
     with serving(model, flags=("--kv-disk", str(tmp_path))) as live:
         assert asked(live) == (first, 0)
     with serving(model, flags=("--kv-disk", str(tmp_path))) as live:  # what the last one wrote while it ended
         assert asked(live) == (first, 960)
+
+
+def test_a_disk_that_fills_up_keeps_what_fitted(model: Path, tmp_path: Path) -> None:
+    """A file system of 128 KiB, mounted for the server alone: half of a prompt's pages find room."""
+    mounted = ("sh", "-c", 'mount -t tmpfs -o size=128k none "$0" && exec "$@"', str(tmp_path))
+    within = ("unshare", "--user", "--map-root-user", "--mount", *mounted)
+    if not shutil.which("unshare") or subprocess.run([*within, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs a system where anybody may mount a file system of their own")
+    with serving(model, flags=("--kv-disk", str(tmp_path)), within=within) as live:
+        folder = Path(f"/proc/{live.engine_pid()}/root{tmp_path}")
+
+        def asked(letter: str) -> tuple[str, int]:
+            body = {"prompt": letter * 1000, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+            made = httpx.post(live.url + "/v1/completions", json=body, timeout=60).json()
+            return made["choices"][0]["text"], made["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+        first, cached = asked("a")
+        live.until("kv_disk_write_failures_total", 1)
+        assert cached == 0 and asked("a") == (first, 960)
+        assert asked("b")[1] == 0  # nobody tries to write for a while
+        assert live.metric("kv_disk_write_failures_total") == 1
+        assert [line for line in live.lines if "cannot be written" in line and "No space left" in line and ".kv" in line]
+        files = [*folder.iterdir()]
+        assert files and all(f.suffix == ".kv" for f in files)  # the one that did not fit left nothing behind
+        assert live.metric("kv_disk_bytes") == sum(f.stat().st_size for f in files)
 
 
 def test_sigterm_lets_answers_end(slow: Path) -> None:
