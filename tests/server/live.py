@@ -25,6 +25,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
 CONTEXT = 8192
 WIDTH = 64
+ENDLESS = {"type": "array", "items": {"type": "boolean"}, "minItems": 1000}  # no answer of that form is over soon
 
 
 def write_model(path: Path, seed: int = 5, lacks: str = "", **sizes: int) -> Path:

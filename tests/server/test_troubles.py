@@ -62,34 +62,41 @@ def test_64_clients_of_mixed_lengths_lose_nothing(live: Live) -> None:
     rng = random.Random(1)
     jobs = [(f"{i} " + "word " * rng.randrange(1, 60), rng.randrange(1, 40), bool(i % 2)) for i in range(64)]
 
-    def one(job: tuple[str, int, bool]) -> int:
+    def one(job: tuple[str, int, bool]) -> tuple[int, str]:
         prompt, n, stream = job
         body = {"prompt": prompt, "max_tokens": n, "ignore_eos": True, "stream": stream, "temperature": 0.0}
         if not stream:
-            return httpx.post(live.url + "/v1/completions", json=body, timeout=120).json()["usage"]["completion_tokens"]
+            made = httpx.post(live.url + "/v1/completions", json=body, timeout=120).json()
+            return made["usage"]["completion_tokens"], made["choices"][0]["text"]
         body["stream_options"] = {"include_usage": True}
         text = httpx.post(live.url + "/v1/completions", json=body, timeout=120).text
         assert text.endswith("data: [DONE]\n\n")
-        return json.loads(text.split("data: ")[-2])["usage"]["completion_tokens"]
+        *parts, last = [json.loads(line) for line in text.split("data: ")[1:-1]]
+        return last["usage"]["completion_tokens"], "".join(p["choices"][0]["text"] for p in parts)
 
     with ThreadPoolExecutor(64) as pool:
-        assert list(pool.map(one, jobs)) == [n for _, n, _ in jobs]
+        crowd = list(pool.map(one, jobs))
+    assert [tokens for tokens, _ in crowd] == [n for _, n, _ in jobs]
+    assert crowd == [one(job) for job in jobs]  # each is answered as it is alone
     live.until("num_requests_running", 0)
     assert live.metric("kv_pages_held") == 0
     assert live.metric("num_requests_waiting") == 0
 
 
-def test_a_seed_gives_the_same_alone_and_in_a_crowd(client: openai.OpenAI) -> None:
+def test_a_seed_gives_the_same_alone_and_in_a_batch_of_16(client: openai.OpenAI, live: Live) -> None:
     def one(seed: int) -> str:
         extra = {"ignore_eos": True}
         made = client.completions.create(model="tiny", prompt="once", seed=seed, max_tokens=24, temperature=1, extra_body=extra)
         return made.choices[0].text
 
-    alone = one(5)
+    before = live.metric("engine_steps_total")
+    alone = [one(seed) for seed in range(16)]
+    between = live.metric("engine_steps_total")
     with ThreadPoolExecutor(16) as pool:
         crowd = list(pool.map(one, range(16)))
-    assert crowd[5] == alone
+    assert crowd == alone
     assert len(set(crowd)) == 16
+    assert live.metric("engine_steps_total") - between < (between - before) / 2  # steps were shared indeed
 
 
 def test_guesses_change_no_answer_and_are_counted(model: Path, client: openai.OpenAI) -> None:
