@@ -102,7 +102,7 @@ class Engine:
         """Memory of weights, caches, states that may be kept, and values in flight, a draft model's too."""
         return sum(self.executable.bytes.values()) + self._plan.snapshots + (self.proposer.bytes if self.proposer else 0)
 
-    @property
+    @cached_property
     def n_vocab(self) -> int:
         """How many logits a row has."""
         return cast(int, self.program.outputs["logits"].shape[1])
@@ -112,6 +112,11 @@ class Engine:
         """How many numbers a position has for RoPE."""
         positions = next((v for v in self.program.inputs if v.name == "positions"), None)
         return cast(int, positions.shape[0]) if positions else 1
+
+    @cached_property
+    def ratios(self) -> list[int]:
+        """Ratios of the compressed caches, rising."""
+        return sorted({c.ratio for c in self.program.caches if c.ratio > 1})
 
     def session(self) -> Session:
         """A new conversation."""
@@ -123,9 +128,7 @@ class Engine:
 
     def outputs(self, runs: Sequence[Run]) -> dict[str, npt.NDArray[Any]]:
         """What the program gives of one step, by name (logits [R, V], hidden [R, D]); valid until the next."""
-        ratios = sorted({c.ratio for c in self.program.caches if c.ratio > 1})
-        step = build_step(runs, components=self.components, ratios=ratios)
-        return self.executable.run(step)
+        return self.executable.run(build_step(runs, components=self.components, ratios=self.ratios))
 
     def keep_snapshot(self, holding: Holding, why: Keep = "end") -> None:
         """Keep what a sequence's slot holds at the end of its last whole page, so that later prompts can resume there."""
@@ -133,17 +136,18 @@ class Engine:
             states = self.executable.snapshot(holding.slot)
             self.cache.keep_snapshot(holding, states, sum(s.nbytes for s in states.values()), why)
 
-    def check_tokens(self, tokens: Sequence[int]) -> None:
-        """Refuse what cannot be computed: no tokens, unknown ones, more than the context."""
-        if not len(tokens):
+    def check_tokens(self, tokens: Sequence[int], after: int = 0) -> None:
+        """Refuse what cannot be computed `after` so many tokens: no tokens, unknown ones, more than the context."""
+        length, n_vocab = after + len(tokens), self.n_vocab
+        if not length:
             raise RequestError("there is nothing to compute: the prompt has no tokens")
-        if len(tokens) > self.context:
+        if length > self.context:
             raise RequestError(
-                f"{len(tokens)} tokens do not fit in the context of {self.context}; raise --ctx or shorten the prompt"
+                f"{length} tokens do not fit in the context of {self.context}; raise --ctx or shorten the prompt"
             )
-        bad = next((t for t in tokens if not 0 <= t < self.n_vocab), None)
+        bad = next((t for t in tokens if not 0 <= t < n_vocab), None)
         if bad is not None:
-            raise RequestError(f"token {bad} is not in the vocabulary of {self.n_vocab}")
+            raise RequestError(f"token {bad} is not in the vocabulary of {n_vocab}")
 
     def close(self) -> None:
         """Give back the file, having written to disk what is kept there."""
