@@ -14,9 +14,7 @@ import numpy.typing as npt
 
 from tensormill import models
 from tensormill.cache import Cache, Holding, Keep
-from tensormill.chat import Prompts
 from tensormill.config import EngineConfig, bytes_of
-from tensormill.engine import drafting
 from tensormill.engine.memory import SHARE, free_memory
 from tensormill.engine.session import Session
 from tensormill.engine.sizing import Sizes, is_stateful, limits
@@ -24,11 +22,12 @@ from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.program import Backend, Executable, Program, Run, WeightSource, build_step
 from tensormill.program.backend import Progress
-from tensormill.speculation import Proposer
-from tensormill.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from tensormill.chat import Prompts
     from tensormill.sampling.grammar import Grammars
+    from tensormill.speculation import Proposer
+    from tensormill.tokenizer import Tokenizer
 
 DEFAULT_CONTEXT = 8192
 SNAPSHOTS = 1 << 30  # bytes for states that later prompts may resume behind; less where little is free
@@ -40,7 +39,6 @@ class Engine:
     def __init__(self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None) -> None:
         self.config = config
         self.file = file
-        self.prompts = Prompts(file.metadata, pre=config.pre, template=config.template)
         self.context = _context(config.context, models.context_length(file.metadata))
         self.chunk = min(config.chunk, self.context)
         self.program: Program = models.trace(file, context=self.context)["main"]
@@ -91,6 +89,14 @@ class Engine:
         """The file's metadata."""
         return self.file.metadata
 
+    @cached_property
+    def prompts(self) -> Prompts:
+        """The file's tokenizer and chat template; the room `chat` is imported at first use, for a model that only computes
+        needs none of it."""
+        from tensormill.chat import Prompts
+
+        return Prompts(self.file.metadata, pre=self.config.pre, template=self.config.template)
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The file's tokenizer, built at first use; TokenizerError if it has none or an unknown one."""
@@ -106,6 +112,8 @@ class Engine:
     @cached_property
     def proposer(self) -> Proposer | None:
         """What guesses tokens ahead, as the configuration says; made at first use."""
+        from tensormill.engine import drafting
+
         return drafting.proposer(self)
 
     @property
