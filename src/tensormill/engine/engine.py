@@ -13,9 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensormill.cache import Cache, Holding, Keep
-from tensormill.chat import Prompts
 from tensormill.config import EngineConfig
-from tensormill.engine import drafting
 from tensormill.engine.memory import free_memory
 from tensormill.engine.plan import plan
 from tensormill.engine.session import Session
@@ -24,11 +22,12 @@ from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.program import Backend, Executable, Program, Run, WeightSource, build_step
 from tensormill.program.backend import Progress
-from tensormill.speculation import Proposer
-from tensormill.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from tensormill.chat import Prompts
     from tensormill.sampling.grammar import Grammars
+    from tensormill.speculation import Proposer
+    from tensormill.tokenizer import Tokenizer
 
 
 class Engine:
@@ -39,7 +38,6 @@ class Engine:
     ) -> None:
         self.config = config
         self.file = file
-        self.prompts = Prompts(file.metadata, pre=config.pre, template=config.template)
         free = min((n for n in (free_memory(), most) if n is not None), default=None)
         made = self._plan = plan(file, config, free)
         self.context, self.chunk = made.context, made.chunk
@@ -80,6 +78,14 @@ class Engine:
         """The file's metadata."""
         return self.file.metadata
 
+    @cached_property
+    def prompts(self) -> Prompts:
+        """The file's tokenizer and chat template; the room `chat` is imported at first use, for a model that only computes
+        needs none of it."""
+        from tensormill.chat import Prompts
+
+        return Prompts(self.file.metadata, pre=self.config.pre, template=self.config.template)
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The file's tokenizer, built at first use; TokenizerError if it has none or an unknown one."""
@@ -95,6 +101,8 @@ class Engine:
     @cached_property
     def proposer(self) -> Proposer | None:
         """What guesses tokens ahead, as the configuration says; made at first use."""
+        from tensormill.engine import drafting
+
         return drafting.proposer(self)
 
     @property
