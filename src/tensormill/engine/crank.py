@@ -63,10 +63,6 @@ class Crank:
             return self._reader.add(request)
         return self.submit(request)
 
-    def warm(self) -> None:
-        """Begin, beside all else, with what later requests would have to wait for."""
-        self._grammars.warm()
-
     def check_integrity(self) -> None:
         """The books of scheduler and cache agree (for tests, between turns)."""
         self.scheduler.check_integrity(self._reader.holdings)
