@@ -63,10 +63,6 @@ class Crank:
             return self._reader.add(request)
         return self.submit(request)
 
-    def warm(self) -> None:
-        """Begin, beside all else, with what later requests would have to wait for."""
-        self._grammars.warm()
-
     def check_integrity(self) -> None:
         """The books of scheduler and cache agree (for tests, between turns)."""
         self.scheduler.check_integrity(self._reader.holdings)
@@ -125,7 +121,7 @@ class Crank:
             self._prepare(work)
         started = self._clock()
         self._grammars.start_masks([(self._answers[w.sequence.id], w.tokens[w.sure :]) for w in works if w.wants])
-        rows = self.engine.run([self._run(w) for w in works])
+        rows = self.engine.outputs([self._run(w) for w in works])["logits"]  # valid until the next step
         self._grammars.finish_masks()
         self._steps += 1
         self.computed += sum(len(w.tokens) for w in works)
