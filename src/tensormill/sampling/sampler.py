@@ -20,6 +20,8 @@ from tensormill.sampling.penalties import Penalties
 from tensormill.sampling.unusual import typical, without_obvious
 from tensormill.tokenizer import Tokenizer
 
+_COLDEST = float(np.finfo(np.float32).tiny)  # a smaller temperature is none in float32, and dividing by it is no number
+
 
 class Sampler:
     """Chooses the tokens of one sequence; `seed` is the configured one, or a random one.
@@ -70,7 +72,7 @@ class Sampler:
         best = int(row.argmax())
         if not np.isfinite(row[best]):
             raise BackendError(f"the model gave {row[best]} as its largest logit: the file or a kernel is broken")
-        return best if self.config.temperature == 0 else self._drawn(row, position)
+        return best if self.config.temperature < _COLDEST else self._drawn(row, position)
 
     def _biased_row(self, logits: np.ndarray, allowed: np.ndarray | None, position: int) -> np.ndarray:
         early = len(self._ends) > 0 and position - self._first < self.config.min_tokens

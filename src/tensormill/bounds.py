@@ -1,0 +1,12 @@
+"""How much one request may ask for, each bound with its reason; the messages of refusals say them.
+
+They lie far above what real clients send, and keep what one request costs others below a second. What a person sets for a
+whole server is in config.py.
+"""
+
+from __future__ import annotations
+
+MOST_COUNT = 1 << 53  # tokens, places, ranks: what every JSON reader can still write exactly; the engine takes 64 bits
+MOST_TEXTS = 128  # stop texts, or breakers: each is looked for behind every token
+MOST_LETTERS = 8192  # in all of them together
+MOST_BIASES = 1 << 16  # tokens with a bias: a third of the largest vocabularies; they are kept for every answer
