@@ -10,3 +10,4 @@ MOST_COUNT = 1 << 53  # tokens, places, ranks: what every JSON reader can still 
 MOST_TEXTS = 128  # stop texts, or breakers: each is looked for behind every token
 MOST_LETTERS = 8192  # in all of them together
 MOST_BIASES = 1 << 16  # tokens with a bias: a third of the largest vocabularies; they are kept for every answer
+MOST_PRIORITY = 1 << 31  # either way: enough to order by time or by rank

@@ -37,10 +37,9 @@ class Sampler:
         self._first = 0  # position of the answer's first token
         self._penalties = Penalties(config)
         self._dry = Dry(config, tokenizer.piece if tokenizer else None)
-        known = [(t, b) for t, b in config.logit_bias if t < n_vocab]
-        if len(known) < len(config.logit_bias):
-            raise RequestError(f"logit-bias names token {max(t for t, _ in config.logit_bias)}; there are {n_vocab}")
-        self._biased, self._bias = np.array([t for t, _ in known], np.int64), np.array([b for _, b in known], np.float32)
+        check_biases(config, n_vocab)
+        self._biased = np.array([t for t, _ in config.logit_bias], np.int64)
+        self._bias = np.array([b for _, b in config.logit_bias], np.float32)
         self._ends = np.array([t for t in sorted(tokenizer.end_ids) if t < n_vocab] if tokenizer else [], np.int64)
 
     def accept(self, token: int) -> None:
@@ -119,6 +118,13 @@ class Sampler:
             ids = np.arange(len(row)) if ids is None else ids
             ids = ids[without_obvious(row[ids], config.xtc_threshold)]
         return ids
+
+
+def check_biases(config: SamplingConfig, n_vocab: int) -> None:
+    """RequestError if a token has a bias that is none of the `n_vocab`."""
+    largest = max((token for token, _ in config.logit_bias), default=-1)
+    if largest >= n_vocab:
+        raise RequestError(f"logit-bias names token {largest}; there are {n_vocab}")
 
 
 def pick(weights: np.ndarray, share: float) -> int:

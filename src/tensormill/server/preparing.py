@@ -17,6 +17,7 @@ from tensormill.chat.constrain import Wanted, constrain
 from tensormill.chat.constrain.frames import frame
 from tensormill.engine.messages import Grammar, Thinking
 from tensormill.errors import RequestError, TemplateError
+from tensormill.sampling.sampler import check_biases
 from tensormill.sampling.sources import source
 from tensormill.server.problem import Problem
 from tensormill.server.request import EFFORTS, Ask, Prompt
@@ -156,6 +157,8 @@ def _filled(model: ServedModel, ask: Ask) -> list[int]:
 
 def _sampling(model: ServedModel, ask: Ask) -> Any:
     try:
-        return dataclasses.replace(model.sampling, **ask.sampling)
+        sampling = dataclasses.replace(model.sampling, **ask.sampling)
+        check_biases(sampling, model.engine.info.n_vocab if model.engine.info else model.tokenizer.n_vocab)
+        return sampling
     except RequestError as error:
         raise Problem(str(error), param=str(error).split(" ", 1)[0].replace("-", "_")) from error
