@@ -16,3 +16,4 @@ MOST_GRAMMAR = (
 )  # characters of a grammar, or of all schemas of a request with their descriptions: it is sent on as it is
 MOST_SUBSCHEMAS = 4096  # in a schema: the largest in use have half of that; checking them takes half a second
 MOST_CHECKED = 1 << 22  # characters that are checked to find what is refused in the schemas of a request: a few seconds
+KEPT_GRAMMARS, KEPT_LETTERS = 64, 1 << 20  # compiled ones, for requests that repeat one; each letter takes about 100 bytes

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.bpe_engine import tokenizer
 from tensormill.bounds import MOST_BIASES, MOST_LETTERS, MOST_TEXTS
 from tensormill.config import SamplingConfig
 from tensormill.errors import RequestError
-from tensormill.sampling import Sampler
+from tensormill.sampling import Sampler, grammar
 from tensormill.sampling.dry import Dry
+from tensormill.sampling.kept import Kept
 from tensormill.server.problem import Problem
 
 
@@ -66,3 +68,29 @@ def test_next_to_no_temperature_draws_the_likeliest(temperature: float, more: di
     row = np.array([1, 3, 2.5, 2.9999], np.float32)
     sampler = Sampler(SamplingConfig(temperature=temperature, seed=1, **more), 4)
     assert {sampler.sample(row, position=i) for i in range(20)} == {1}
+
+
+def test_what_was_made_of_grammars_is_kept_within_bounds() -> None:
+    kept: Kept[int] = Kept(room=10, most=3)
+    for i in range(5):
+        kept.keep("lark", str(i), i, 4)
+    assert [kept.get("lark", str(i)) for i in range(5)] == [None, None, None, 3, 4]  # two of four letters have room
+    assert kept.get("lark", "3") == 3
+    kept.keep("lark", "5", 5, 4)
+    assert [kept.get("lark", t) for t in ("3", "4", "5")] == [3, None, 5]  # who was asked for last stays
+    assert kept.get("regex", "5") is None
+    kept.keep("lark", "5", 6, 4)
+    assert (kept.get("lark", "3"), kept.get("lark", "5")) == (3, 6)
+    kept.keep("lark", "large", 7, 11)
+    assert len(kept) == 0
+    for i in range(5):
+        kept.keep("lark", str(i), i, 0)
+    assert len(kept) == 3
+
+
+def test_compiled_grammars_are_bounded_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grammar, "KEPT_LETTERS", 2000)
+    grammars = grammar.Grammars(tokenizer())
+    for i in range(8):
+        grammars.compile("regex", f"a{i}" + "b" * 600)
+    assert 0 < len(grammars._compiled) <= 3

@@ -165,7 +165,7 @@ class _Mending:
     def _culprit(self, path: Path) -> str | None:
         """The keyword of a refused part without which it is not."""
         node = _at(self._schema, path)
-        whole = dict(node) if isinstance(node, dict) else {}
+        whole: dict[str, Any] = dict(node) if isinstance(node, dict) else {}
         for keyword in sorted((k for k in whole if k not in ("$defs", "definitions")), key=_BROAD.count):
             del node[keyword]
             cured = self._fault(path) is None and self._effort.left >= 0
@@ -218,7 +218,9 @@ def _validated(text: str) -> str | None:
     except ValueError as error:  # nested too deeply
         return str(error)
     message = str(LLMatcher.validate_grammar(grammar))
-    return " ".join(message.split("<state>")[0].split())[:300] if message and not message.startswith("WARNING") else None
+    if not message or message.startswith("WARNING"):
+        return None
+    return " ".join(message.split("<state>", maxsplit=1)[0].split())[:300]
 
 
 def _pointer(path: Path) -> str:
