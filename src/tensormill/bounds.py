@@ -16,4 +16,9 @@ MOST_GRAMMAR = (
 )  # characters of a grammar, or of all schemas of a request with their descriptions: it is sent on as it is
 MOST_SUBSCHEMAS = 4096  # in a schema: the largest in use have half of that; checking them takes half a second
 MOST_CHECKED = 1 << 22  # characters that are checked to find what is refused in the schemas of a request: a few seconds
+MOST_VALUES = 1 << 20  # bytes of a request's variables for the template, which walks through them: half a second
+MOST_TOKENIZED = 1 << 22  # characters that are tokenized for /tokenize alone, where no context is the bound: ten seconds
+MOST_PROMPTS = 256  # of one request: each has a place in the queue
+MOST_DOCUMENTS = 1024  # to order by a query: each is embedded
+MOST_EMBEDDED = 2048  # texts of one request: as many as OpenAI takes, and as common clients send at once
 KEPT_GRAMMARS, KEPT_LETTERS = 64, 1 << 20  # compiled ones, for requests that repeat one; each letter takes about 100 bytes

@@ -66,6 +66,17 @@ def test_embeddings_are_pooled_hidden_rows(folder: Path, variant: str) -> None:
     assert made["mean"] == pytest.approx(hidden.mean(axis=0), abs=1e-5)
 
 
+def test_keys_take_turns(folder: Path) -> None:
+    with load(folder / "llama", **SETTINGS) as engine:
+        crank = Crank(engine)
+        for id in ("a0", "a1", "a2", "a3", "b0", "b1", "c0"):
+            assert not crank.take(Embed(id, TEXT, key=id[0]))
+        crank.turn()  # a0 is under way
+        crank.take(Cancel("a2"))
+        crank.take(Cancel("c0"))
+        assert [r.id for r in run(crank)] == ["a0", "b0", "a1", "b1", "a3"]
+
+
 @pytest.mark.parametrize("variant", ["llama", "qwen35"])
 def test_answers_beside_readings_are_the_same(folder: Path, variant: str) -> None:
     requests = [ask(f"{i}", TEXT[i : 40 * (i + 1)], seed=i, temperature=1.0) for i in range(3)]

@@ -66,6 +66,16 @@ def test_the_middle_is_filled_in_with_the_vocabulary_s_tokens(client: openai.Ope
     assert filled.choices[0].text == by_ids.choices[0].text
 
 
+def test_many_texts_are_embedded_in_their_order(client: openai.OpenAI) -> None:
+    def embedded(texts: list[str]) -> list[list[float]]:
+        return [d.embedding for d in client.embeddings.create(model="tiny", input=texts, encoding_format="float").data]
+
+    texts = [f"text {i % 7}" * (1 + i % 3) for i in range(300)]
+    single = {text: embedded([text])[0] for text in set(texts)}
+    for text, vector in zip(texts, embedded(texts), strict=True):
+        assert vector == pytest.approx(single[text], abs=1e-5)
+
+
 def test_embeddings_are_unit_vectors_however_they_are_written(client: openai.OpenAI, live: Live) -> None:
     texts = ["one two", "three", "one two"]
     made = client.embeddings.create(model="tiny", input=texts, encoding_format="float")

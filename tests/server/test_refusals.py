@@ -85,6 +85,26 @@ def test_one_token_more_than_the_context_is_refused_with_numbers(live: Live, cli
     assert fits.choices[0].finish_reason == "length"
 
 
+def test_what_cannot_fit_is_refused_before_it_is_tokenized(live: Live) -> None:
+    long = "x" * (CONTEXT * len("<|fim_prefix|>"))  # the longest token's text
+    for body in ({"prompt": long + "x"}, {"prompt": "x", "suffix": long}):
+        assert f"at least {CONTEXT + 1}" in refused(live, body, "/v1/completions")["message"]
+    chat = refused(live, {"messages": [{"role": "user", "content": long}]})
+    assert (chat["code"], "at least" in chat["message"]) == ("context_length_exceeded", True)
+    assert "at least" in refused(live, {"input": ["x", long + "x"]}, "/v1/embeddings")["message"]
+    assert f"has {len(long)}." in refused(live, {"prompt": long}, "/v1/completions")["message"]  # it might have fitted
+
+
+def test_what_others_would_wait_for_has_bounds(live: Live) -> None:
+    assert "2048" in refused(live, {"input": ["x"] * 2049}, "/v1/embeddings")["message"]
+    assert "2048" in httpx.post(live.url + "/api/embed", json={"model": "tiny", "input": ["x"] * 2049}).json()["error"]
+    variables = {"messages": USER, "chat_template_kwargs": {"x": [{}] * 400_000}}
+    assert "at most 1048576" in refused(live, variables)["message"]
+    assert "at most 4194304" in refused(live, {"content": "x" * ((4 << 20) + 1)}, "/tokenize")["message"]
+    schema = {"type": "json_schema", "json_schema": {"schema": {"type": "object", "description": "x" * (1 << 20)}}}
+    assert "at most 1048576" in refused(live, {"prompt": "x", "response_format": schema}, "/v1/completions")["message"]
+
+
 def test_unknown_names(live: Live, client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="tiny"):
         client.chat.completions.create(model="gpt-nothing", messages=USER)

@@ -59,8 +59,14 @@ class Prompts:
 
         Raises TemplateError if the template refuses the messages, is broken, or exceeds its limits.
         """
-        made = self.template.sealed(self.seal, messages, {"add_generation_prompt": True, **(values or {})}, behind)
+        made = self.rendered(messages, values, behind=behind)
         return Prompt(made.plain, self.ids(made))
+
+    def rendered(
+        self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any] | None = None, *, behind: str = ""
+    ) -> Sealed:
+        """The text of such a prompt, not yet tokenized."""
+        return self.template.sealed(self.seal, messages, {"add_generation_prompt": True, **(values or {})}, behind)
 
     def ids(self, made: Sealed) -> list[int]:
         """Ids of a rendered prompt; a beginning that both the template and the tokenizer write is kept once."""

@@ -97,18 +97,18 @@ class Scoring:
 
 
 class Reader:
-    """Texts to read, in order of arrival."""
+    """Texts to read: keys in turn, each key's in order of arrival."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._queue: deque[tuple[Embed | Score, Reading]] = deque()
+        self._queues: dict[str, deque[tuple[Embed | Score, Reading]]] = {}  # by key; the first one's turn it is
         self._holding: Holding | None = None
         self._past = 0
 
     @property
     def busy(self) -> bool:
         """Whether a text waits or is under way."""
-        return bool(self._queue)
+        return bool(self._queues)
 
     @property
     def holdings(self) -> list[Holding]:
@@ -122,22 +122,27 @@ class Reader:
             reading: Reading = Pooling(request) if isinstance(request, Embed) else Scoring(request)
         except TensorMillError as error:
             return [Failed(request.id, str(error))]
-        self._queue.append((request, reading))
+        self._queues.setdefault(request.key, deque()).append((request, reading))
         return []
 
     def cancel(self, id: str) -> None:
         """Drop a text."""
-        if self._queue and self._queue[0][0].id == id:
+        if self._queues and self._first[0].id == id:
             self._close()
-        self._queue = deque(pair for pair in self._queue if pair[0].id != id)
+            self._pop()
+            return
+        found = [(queue, pair) for queue in self._queues.values() for pair in queue if pair[0].id == id]
+        for queue, pair in found:
+            queue.remove(pair)
+        self._queues = {key: queue for key, queue in self._queues.items() if queue}
 
     def turn(self, room: int, *, alone: bool) -> list[Reply]:
         """Compute a chunk of the first text: `alone`, as nothing else runs (room missing now is missing for ever), else of at
         most `room` tokens.
         """
-        if not self._queue or not self._open():
+        if not self._queues or not self._open():
             return []
-        (request, reading), holding = self._queue[0], self._holding
+        (request, reading), holding = self._first, self._holding
         assert holding is not None
         most = min(self._engine.limits.rows, self._engine.chunk) if reading.every else self._engine.chunk
         part = request.tokens[self._past : self._past + (most if alone else min(most, room))]
@@ -151,19 +156,32 @@ class Reader:
         self._engine.cache.commit(holding, request.tokens, self._past)
         return self._finished() if self._past == len(request.tokens) else []
 
+    @property
+    def _first(self) -> tuple[Embed | Score, Reading]:
+        return next(iter(self._queues.values()))[0]
+
+    def _pop(self) -> tuple[Embed | Score, Reading]:
+        """Take the first text away; then it is the next key's turn."""
+        key, queue = next(iter(self._queues.items()))
+        del self._queues[key]
+        text = queue.popleft()
+        if queue:
+            self._queues[key] = queue
+        return text
+
     def _open(self) -> bool:
         if self._holding is None:
             if not self._engine.cache.free_slots:
                 return False
-            self._holding, self._past = self._engine.cache.open([], self._queue[0][0].salt), 0
+            self._holding, self._past = self._engine.cache.open([], self._first[0].salt), 0
         return True
 
     def _finished(self) -> list[Reply]:
         self._close()
-        return [self._queue.popleft()[1].reply()]
+        return [self._pop()[1].reply()]
 
     def _refused(self) -> list[Reply]:
-        request, _ = self._queue.popleft()
+        request, _ = self._pop()
         return [Failed(request.id, f"there is no room in the caches for {len(request.tokens)} tokens; raise --ctx")]
 
     def _close(self) -> None:

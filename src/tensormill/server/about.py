@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tensormill import __version__
-from tensormill.server.answering import threads
+from tensormill.bounds import MOST_TOKENIZED
+from tensormill.server import aside
 from tensormill.server.endpoint import Dialect, Endpoint
 from tensormill.server.exchange import Json, body
 from tensormill.server.openai import fields
@@ -23,8 +23,6 @@ from tensormill.server.problem import Problem
 from tensormill.server.request import Ask, Values
 from tensormill.server.served import ServedModel
 from tensormill.server.server import Server
-
-T = TypeVar("T")
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
@@ -115,9 +113,12 @@ async def tokenize(server: Server, request: Request) -> Response:
     text = got.content if got.content is not None else got.prompt
     if text is None:
         raise Problem("content is missing: the text to tokenize", param="content")
+    if len(text) > MOST_TOKENIZED:
+        raise Problem(f"content has {len(text)} characters; at most {MOST_TOKENIZED} are tokenized at once", param="content")
     model = await _known(server, got.model)
     tokenizer = model.tokenizer
-    ids = await _aside(lambda: tokenizer.encode(text, add_special=got.add_special, parse_special=got.parse_special))
+    encode = partial(tokenizer.encode, text, add_special=got.add_special, parse_special=got.parse_special)
+    ids = await aside.requests.run(server.caller(request).key, encode)
     shown: list[Any] = [{"id": i, "piece": _piece(tokenizer.piece(i))} for i in ids] if got.with_pieces else ids
     more = {"max_model_len": model.engine.info.context} if model.engine.info else {}
     return Json({"tokens": shown, "count": len(ids), **more})
@@ -127,7 +128,7 @@ async def detokenize(server: Server, request: Request) -> Response:
     """The text of ids."""
     got = await body(request, DetokenizeRequest, server.config.max_body)
     model = await _known(server, got.model)
-    text = await _aside(lambda: model.tokenizer.decode(got.tokens))
+    text = await aside.requests.run(server.caller(request).key, model.tokenizer.decode, got.tokens)
     return Json({"content": text, "prompt": text})
 
 
@@ -137,7 +138,8 @@ async def apply_template(server: Server, request: Request) -> Response:
     model = await _known(server, got.model)
     tools: list[Values] | None = [msgspec.to_builtins(t) for t in got.tools] if got.tools else None
     ask = Ask(messages=[message(m) for m in got.messages], tools=tools, template_values=got.chat_template_kwargs)
-    return Json({"prompt": await _aside(lambda: chat(model, ask).text)})
+    made = await aside.requests.run(server.caller(request).key, chat, model, ask)
+    return Json({"prompt": made.text})
 
 
 async def openapi(server: Server, request: Request) -> Response:
@@ -150,12 +152,8 @@ async def openapi(server: Server, request: Request) -> Response:
 async def _known(server: Server, name: str) -> ServedModel:
     """A model whose header has been read; it need not be loaded."""
     model = server.registry.find(name)
-    await _aside(model.read)
+    await aside.reading(model.read)
     return model
-
-
-async def _aside(work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(threads, work)
 
 
 def _token(model: ServedModel, token: int | None) -> str:

@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from tensormill.engine.messages import Generate, Score, Usage
+from tensormill.server import aside
 from tensormill.server.meter import Meter, Watch
-from tensormill.server.preparing import prepare
+from tensormill.server.preparing import prepare, too_long
 from tensormill.server.problem import Problem
 from tensormill.server.process import EngineError
 from tensormill.server.reading import Reading
@@ -22,12 +22,11 @@ from tensormill.server.served import ServedModel
 
 _KINDS = {"request": "invalid", "engine": "engine", "load": "loading"}
 Job = tuple[Ask, Prompt]
-threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="prepare")
 
 
 async def prepared(model: ServedModel, ask: Ask) -> Prompt:
     """Everything that can be refused without computing is refused here."""
-    prompt = await asyncio.get_running_loop().run_in_executor(threads, prepare, model, ask)
+    prompt = await aside.requests.run(ask.caller.key, prepare, model, ask)
     await fits(model, len(prompt.tokens), "messages" if ask.messages is not None else "prompt")
     if ask.echo and ask.logprobs >= 0:
         score = Score(f"{ask.id}.score", prompt.tokens, ask.logprobs, ask.caller.key, ask.caller.salt)
@@ -45,12 +44,7 @@ async def fits(model: ServedModel, n: int, param: str) -> None:
     except EngineError as error:
         raise problem_of(error) from error
     if n > most:
-        raise Problem(
-            f"This model's maximum context length is {most} tokens; the prompt has {n}. "
-            "Shorten it, or serve with a larger --ctx.",
-            param=param,
-            code="context_length_exceeded",
-        )
+        raise too_long(most, n, param)
     if not n:
         raise Problem("the prompt has no tokens", param=param)
 

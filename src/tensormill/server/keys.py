@@ -18,6 +18,11 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
+    @property
+    def owners(self) -> int:
+        """How many there are whose keys these are."""
+        return len({name for name, _ in self._digests})
+
     @classmethod
     def read(cls, path: Path) -> Keys:
         """From a file: `NAME KEY` or `KEY` a line; empty lines and those after # are passed over. RequestError if unusable."""

@@ -12,6 +12,7 @@ from typing import Any
 from llguidance import LLMatcher
 
 from tensormill import chat as chats
+from tensormill.bounds import MOST_VALUES
 from tensormill.chat.constrain import Wanted, constrain
 from tensormill.chat.constrain.frames import frame
 from tensormill.engine.messages import Grammar, Thinking
@@ -19,6 +20,7 @@ from tensormill.errors import RequestError, TemplateError
 from tensormill.sampling.kept import Kept
 from tensormill.sampling.sampler import check_biases
 from tensormill.sampling.sources import source
+from tensormill.server.exchange import encode
 from tensormill.server.problem import Problem
 from tensormill.server.request import EFFORTS, Ask, Prompt
 from tensormill.server.served import ServedModel
@@ -116,14 +118,39 @@ def chat(model: ServedModel, ask: Ask) -> chats.Prompt:
     messages = ask.messages or []
     if not messages:
         raise Problem("messages must have at least one message", param="messages")
+    size = len(encode(ask.template_values))
+    if size > MOST_VALUES:
+        raise Problem(
+            f"the template's variables have {size} bytes; at most {MOST_VALUES} are taken", param="chat_template_kwargs"
+        )
     values = dict(ask.template_values)
     if ask.thinking is not None:
         values.setdefault("enable_thinking", ask.thinking)
     values["tools"] = ask.tools if ask.tool_choice != "none" else None
     last = messages[-1]
     if ask.continue_final and last.get("role") == "assistant" and isinstance(last.get("content"), str):
-        return model.prompts.chat(messages[:-1], values, behind=str(last["content"]))
-    return model.prompts.chat(messages, values)
+        made = model.prompts.rendered(messages[:-1], values, behind=str(last["content"]))
+    else:
+        made = model.prompts.rendered(messages, values)
+    check_length(model, made.plain, "messages")
+    return chats.Prompt(made.plain, model.prompts.ids(made))
+
+
+def check_length(model: ServedModel, text: str, param: str) -> None:
+    """Problem for a text that cannot fit, however it is tokenized: that alone would take seconds."""
+    info, longest = model.engine.info, model.tokenizer.longest
+    if info is not None and longest and (least := -(-len(text.encode("utf-8", "replace")) // longest)) > info.context:
+        raise too_long(info.context, f"at least {least}", param)
+
+
+def too_long(most: int, found: int | str, param: str) -> Problem:
+    """More tokens than a context takes."""
+    return Problem(
+        f"This model's maximum context length is {most} tokens; the prompt has {found}. "
+        "Shorten it, or serve with a larger --ctx.",
+        param=param,
+        code="context_length_exceeded",
+    )
 
 
 def _behind(model: ServedModel, ask: Ask, tokens: list[int]) -> list[int]:
@@ -140,15 +167,19 @@ def _raw(model: ServedModel, ask: Ask) -> list[int]:
     if ask.suffix is not None:
         return _filled(model, ask)
     if ask.write is not None:
-        return model.prompts.ids(model.prompts.seal.through(ask.write, ask.parts))
+        made = model.prompts.seal.through(ask.write, ask.parts)
+        check_length(model, made.plain, "prompt")
+        return model.prompts.ids(made)
     if isinstance(ask.prompt, list):
         return list(ask.prompt)
+    check_length(model, ask.prompt or "", "prompt")
     return model.tokenizer.encode(ask.prompt or "", add_special=ask.add_special, parse_special=ask.parse_special)
 
 
 def _filled(model: ServedModel, ask: Ask) -> list[int]:
     """Fill in the middle, in the order prefix, suffix, middle, with the vocabulary's tokens for it."""
     t = model.tokenizer
+    check_length(model, (ask.prompt if isinstance(ask.prompt, str) else "") + (ask.suffix or ""), "prompt")
     marks = [t.special_id(role) for role in ("fim_pre", "fim_suf", "fim_mid")]
     if None in marks:
         raise Problem(f"the model {model.name!r} has no tokens for filling in the middle", param="suffix")

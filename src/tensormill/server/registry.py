@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from tensormill.errors import TensorMillError
-from tensormill.server.answering import threads
+from tensormill.server.aside import reading
 from tensormill.server.problem import Problem
 from tensormill.server.process import EngineError
 from tensormill.server.served import ServedModel
@@ -24,12 +24,19 @@ class Registry:
     """Models by name and alias; `memory` bytes for all that their engines allocate together (0: no bound)."""
 
     def __init__(
-        self, models: Sequence[ServedModel], aliases: Mapping[str, str], *, memory: int = 0, max_queue: int = 64
+        self,
+        models: Sequence[ServedModel],
+        aliases: Mapping[str, str],
+        *,
+        memory: int = 0,
+        max_queue: int = 64,
+        shared: bool = False,
     ) -> None:
         self.models = {m.name: m for m in models}
         self.aliases = dict(aliases)
         self.memory = memory
         self.max_queue = max_queue
+        self.shared = shared  # by several keys
         self.seconds = 1.0  # that an answer takes, smoothed: for Retry-After
         self._loading = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
@@ -47,22 +54,24 @@ class Registry:
         return model
 
     @asynccontextmanager
-    async def use(self, name: str, sequences: int = 1) -> AsyncIterator[ServedModel]:
-        """The model, loaded, kept loaded, and with room in its queue for so many sequences."""
+    async def use(self, name: str, sequences: int = 1, *, key: str = "") -> AsyncIterator[ServedModel]:
+        """The model, loaded, kept loaded, and with room in its queue for so many sequences of a key's."""
         model = self.find(name)
-        room = model.config.sequences + self.max_queue
-        if sequences > room:
+        places, mine = model.config.sequences + self.max_queue, model.by_key[key]
+        if sequences > (most := self._share(places)):
             raise Problem(
-                f"{sequences} answers at once are more than the {room} that this server takes (--max-queue)", param="n"
+                f"{sequences} answers at once are more than the {most} that this server takes (--max-queue)", param="n"
             )
-        if model.requests + sequences > room:
+        if mine + sequences > self._share(places - (model.requests - mine)):
             rounds = model.requests / max(model.config.sequences, 1)
             raise Problem(
-                f"the queue of {model.name!r} is full: {model.requests} under way, --max-queue {self.max_queue}",
+                f"the queue of {model.name!r} is full: {model.requests} under way, {mine} of them yours, "
+                f"--max-queue {self.max_queue}",
                 kind="busy",
                 retry=max(1, min(60, round(self.seconds * rounds))),
             )
         model.requests += sequences
+        model.by_key[key] += sequences
         model.expires = None
         started = time.monotonic()
         try:
@@ -70,16 +79,21 @@ class Registry:
             yield model
         finally:
             model.requests -= sequences
+            model.by_key[key] -= sequences
             model.used = time.monotonic()
             self._expiring(model)
             self.seconds += 0.1 * (model.used - started - self.seconds)
+
+    def _share(self, places: int) -> int:
+        """How many of the places that others have left a key may take: where there are other keys, half of them."""
+        return (places + 1) // 2 if self.shared else places
 
     async def _load(self, model: ServedModel) -> None:
         if model.engine.loaded:
             return
         async with self._loading:
             try:
-                await asyncio.get_running_loop().run_in_executor(threads, model.read)
+                await reading(model.read)
             except TensorMillError as error:
                 raise Problem(f"{model.name!r} cannot be loaded: {error}", kind="loading") from error
             await self._make_room(model)
@@ -100,7 +114,7 @@ class Registry:
             others = [m for m in self.models.values() if m.engine.active and m is not model]
             room = self.memory - sum(m.memory for m in others)
             try:
-                await asyncio.get_running_loop().run_in_executor(threads, model.fit, room)
+                await reading(model.fit, room)
                 return
             except TensorMillError as error:
                 if not others:

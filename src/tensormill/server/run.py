@@ -38,7 +38,9 @@ def serve(
     for model in models:
         _ = model.metadata  # a file that is none is refused now
     traces = Traces.to(config.otlp_endpoint)
-    registry = Registry(models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue)
+    registry = Registry(
+        models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue, shared=keys.owners > 1
+    )
     sock = _listen(config.host, config.port)
     try:
         return asyncio.run(_serve(Server(config, registry, traces), keys, sock, preload))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,7 @@ class ServedModel:
         self.created = int(path.stat().st_mtime)
         self.used = time.monotonic()
         self.requests = 0  # under way, or waiting for a load
+        self.by_key: Counter[str] = Counter()  # the same, whose they are
         self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
         self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)

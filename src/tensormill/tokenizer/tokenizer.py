@@ -33,6 +33,7 @@ class _Encoder(Protocol):
 
 
 _WITHOUT_PRE: dict[str, Callable[[Vocab], _Encoder]] = {"llama": SPM, "bert": WordPiece, "t5": Unigram}
+_LOSSY = ("bert", "t5")
 
 
 class Tokenizer:
@@ -106,6 +107,13 @@ class Tokenizer:
     def eot(self) -> int | None:
         """End of a turn."""
         return self._vocab.ids["eot"]
+
+    @cached_property
+    def longest(self) -> int:
+        """Most bytes of text that one token stands for; 0 where one may stand for any number (spaces vanish, or words)."""
+        if self._vocab.model in (*_LOSSY, "whitespace"):
+            return 0
+        return max(len(text if self._byte_level else text.encode("utf-8", "replace")) for text in self._vocab.tokens)
 
     def special_id(self, role: str) -> int | None:
         """Id by role: bos eos eot eom unk sep pad cls mask fim_pre fim_suf fim_mid fim_pad fim_rep fim_sep."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tensormill.server.answering import threads
+from tensormill.server import aside
 from tensormill.server.anthropic.asking import ask, shows_thinking
 from tensormill.server.anthropic.fields import CountRequest, MessagesRequest
 from tensormill.server.anthropic.writing import MessageWriter
@@ -34,7 +32,7 @@ async def count_tokens(server: Server, request: Request) -> Response:
     """How many tokens a conversation's prompt has; the model need not be loaded."""
     got = await body(request, CountRequest, server.config.max_body)
     model = server.registry.find(got.model)
-    prompt = await asyncio.get_running_loop().run_in_executor(threads, prepare, model, ask(got))
+    prompt = await aside.requests.run(server.caller(request).key, prepare, model, ask(got))
     return Json({"input_tokens": len(prompt.tokens)})
 
 

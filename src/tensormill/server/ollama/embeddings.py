@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tensormill.server.answering import threads
-from tensormill.server.embedding import Embeddings, embed
+from tensormill.server.embedding import Embeddings, embed, together
 from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body, unless_gone
 from tensormill.server.ollama import asking, fields
 from tensormill.server.ollama.fields import EmbeddingsRequest, EmbedRequest
-from tensormill.server.served import ServedModel
 from tensormill.server.server import Server
 
 
@@ -54,16 +51,11 @@ async def _embed(
     """The embeddings, and when the model was there."""
     found = asking.find(server.registry, got.model)
     asking.keep(got, found)
-    async with server.registry.use(found.name) as model:
+    caller = server.caller(request)
+    async with server.registry.use(found.name, together(texts), key=caller.key) as model:
         loaded = time.monotonic()
-        ids = await asyncio.get_running_loop().run_in_executor(threads, _ids, model, texts, cut)
-        work = embed(model, ids, server.caller(request), str(request.scope["id"]), dimensions=dimensions)
+        work = embed(model, texts, caller, str(request.scope["id"]), dimensions=dimensions, cut=cut)
         return await unless_gone(request, work), loaded
-
-
-def _ids(model: ServedModel, texts: Sequence[str], cut: bool) -> list[str | list[int]]:
-    most = model.engine.info.context if cut and model.engine.info else None
-    return [model.tokenizer.encode(text, add_special=True)[:most] for text in texts]
 
 
 ENDPOINTS = (

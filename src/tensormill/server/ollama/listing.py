@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import hashlib
 import math
@@ -15,7 +14,7 @@ from starlette.responses import Response
 
 from tensormill import __version__
 from tensormill.config import SamplingConfig
-from tensormill.server.answering import threads
+from tensormill.server.aside import reading
 from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body
 from tensormill.server.ollama import asking
@@ -32,7 +31,7 @@ _LONGEST = 64  # items of a list that are shown unless `verbose`
 
 async def tags(server: Server, request: Request) -> Response:
     """All models, by name and alias."""
-    return Json({"models": await _aside(_tags, server)})
+    return Json({"models": await reading(_tags, server)})
 
 
 def _tags(server: Server) -> list[Values]:
@@ -42,7 +41,7 @@ def _tags(server: Server) -> list[Values]:
 
 async def ps(server: Server, request: Request) -> Response:
     """The models that are loaded, and until when."""
-    return Json({"models": await _aside(_ps, server)})
+    return Json({"models": await reading(_ps, server)})
 
 
 def _ps(server: Server) -> list[Values]:
@@ -112,7 +111,7 @@ async def show(server: Server, request: Request) -> Response:
     """What a model is."""
     got = await body(request, NameRequest, server.config.max_body)
     model = asking.find(server.registry, got.model or got.name)
-    return Json(await _aside(_show, model, bool(got.verbose)))
+    return Json(await reading(_show, model, bool(got.verbose)))
 
 
 def _show(model: ServedModel, verbose: bool) -> Values:
@@ -165,10 +164,6 @@ def _capabilities(model: ServedModel) -> list[str]:
 async def version(server: Server, request: Request) -> Response:
     """The version of this software (not of an Ollama)."""
     return Json({"version": __version__})
-
-
-async def _aside(work: Any, *arguments: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(threads, work, *arguments)
 
 
 ENDPOINTS = (

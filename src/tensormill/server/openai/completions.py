@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tensormill.bounds import MOST_PROMPTS
 from tensormill.engine.messages import Chance, Usage
 from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import body, sse
@@ -20,7 +21,6 @@ from tensormill.server.served import ServedModel
 from tensormill.server.server import Server
 
 _DEFAULT = 16  # tokens, as OpenAI has it
-_MOST_PROMPTS = 256
 
 
 class CompletionRequest(Sampling, kw_only=True):
@@ -71,14 +71,14 @@ def asks(got: CompletionRequest) -> list[Ask]:
     ]
 
 
-def prompts_of(given: str | list[Any], param: str) -> list[str | list[int]]:
+def prompts_of(given: str | list[Any], param: str, most: int = MOST_PROMPTS) -> list[str | list[int]]:
     """Prompts from any of the four shapes: a text, texts, ids, lists of ids."""
     if isinstance(given, str):
         return [given]
     if given and all(isinstance(x, int) for x in given):
         return [given]
-    if not given or len(given) > _MOST_PROMPTS or len({type(x) for x in given}) > 1:
-        raise Problem(f"{param} must be a text, token ids, or a list of 1 to {_MOST_PROMPTS} of one of them", param=param)
+    if not given or len(given) > most or len({type(x) for x in given}) > 1:
+        raise Problem(f"{param} must be a text, token ids, or a list of 1 to {most} of one of them", param=param)
     return given
 
 

@@ -8,7 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tensormill.server.embedding import Vector, embed
+from tensormill.bounds import MOST_EMBEDDED
+from tensormill.server.embedding import Vector, embed, together
 from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body, unless_gone
 from tensormill.server.openai.completions import prompts_of
@@ -36,9 +37,9 @@ async def embeddings(server: Server, request: Request) -> Response:
         raise Problem(f"encoding_format must be float or base64, not {form!r}", param="encoding_format")
     if got.pooling not in ("", "mean", "last", "cls"):
         raise Problem(f"pooling must be mean, last or cls, not {got.pooling!r}", param="pooling")
-    texts = prompts_of(got.input, "input")
-    async with server.registry.use(got.model) as model:
-        id, caller = str(request.scope["id"]), server.caller(request)
+    texts = prompts_of(got.input, "input", MOST_EMBEDDED)
+    id, caller = str(request.scope["id"]), server.caller(request)
+    async with server.registry.use(got.model, together(texts), key=caller.key) as model:
         work = embed(model, texts, caller, id, dimensions=got.dimensions or 0, pooling=got.pooling)
         made = await unless_gone(request, work)
         usage = {"prompt_tokens": made.tokens, "total_tokens": made.tokens}

@@ -9,7 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tensormill.server.embedding import embed
+from tensormill.bounds import MOST_DOCUMENTS
+from tensormill.server.embedding import embed, together
 from tensormill.server.endpoint import Endpoint
 from tensormill.server.exchange import Json, body, unless_gone
 from tensormill.server.problem import Problem
@@ -36,13 +37,13 @@ class RerankRequest(msgspec.Struct, kw_only=True):
 async def rerank(server: Server, request: Request) -> Response:
     """Order documents."""
     got = await body(request, RerankRequest, server.config.max_body)
-    if not 0 < len(got.documents) <= 1024:
-        raise Problem("documents must have 1 to 1024 texts", param="documents")
+    if not 0 < len(got.documents) <= MOST_DOCUMENTS:
+        raise Problem(f"documents must have 1 to {MOST_DOCUMENTS} texts", param="documents")
     if got.top_n is not None and got.top_n < 1:
         raise Problem("top_n must be at least 1", param="top_n")
     texts = [d if isinstance(d, str) else d.text for d in got.documents]
-    async with server.registry.use(got.model) as model:
-        id, caller = str(request.scope["id"]), server.caller(request)
+    id, caller = str(request.scope["id"]), server.caller(request)
+    async with server.registry.use(got.model, together(texts), key=caller.key) as model:
         made = await unless_gone(request, embed(model, [got.query, *texts], caller, id, param="documents"))
         query, *vectors = made.vectors
         scores = [float(query @ v) for v in vectors]
