@@ -198,7 +198,7 @@ class ServerConfig:
         _check(self.max_queue >= 0, "max-queue", "0 or more", self.max_queue)
         _check(self.max_body > 0, "max-body", "above 0", self.max_body)
         _check(self.timeout >= 0, "timeout", "0 or more", self.timeout)
-        _check(self.drain >= 0, "drain", "0 or more", self.drain)
+        _check(0 <= self.drain < 1e9, "drain", "0 or more seconds", self.drain)
         _check((self.tls_cert is None) == (self.tls_key is None), "tls-cert", "given together with --tls-key", None)
 
 

@@ -18,6 +18,7 @@ from tensormill.errors import RequestError
 from tensormill.observe.logs import set_up
 from tensormill.observe.traces import Traces
 from tensormill.server.app import application
+from tensormill.server.connection import Connection
 from tensormill.server.keys import Keys
 from tensormill.server.registry import Registry
 from tensormill.server.served import ServedModel
@@ -51,6 +52,7 @@ async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool)
     runner = uvicorn.Server(
         uvicorn.Config(
             application(server, keys),
+            http=Connection,
             log_config=None,
             access_log=False,
             server_header=False,
