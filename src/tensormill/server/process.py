@@ -90,7 +90,8 @@ class EngineProcess:
         return self.info
 
     async def stop(self) -> None:
-        """End the process; what is under way fails."""
+        """End the process; what is under way fails. From now on it is not `loaded`."""
+        self.info = None
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

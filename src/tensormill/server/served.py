@@ -39,7 +39,9 @@ class ServedModel:
         self.created = int(path.stat().st_mtime)
         self.used = time.monotonic()
         self.requests = 0  # under way, or waiting for a load
-        self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
+        self.keep: float | None = (
+            None  # as its last request wants it: seconds that it stays loaded when idle; None: as long as there is room
+        )
         self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)
         self._granted = 0  # bytes that it may take while nobody knows how many it does
