@@ -57,6 +57,7 @@ class EngineProcess:
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._trouble = ""
+        self._over = ""  # why it is never to be launched again
 
     @property
     def loaded(self) -> bool:
@@ -75,7 +76,7 @@ class EngineProcess:
 
     def launch(self) -> None:
         """Begin to load the model, unless that was begun."""
-        if not self.active:
+        if not self.active and not self._over:
             self._trouble = ""
             self._ready.clear()
             self._task = asyncio.create_task(self._supervise(), name=f"engine {self.path.name}")
@@ -84,14 +85,16 @@ class EngineProcess:
         """Load the model, or wait until somebody else's call has; EngineError says why it cannot be loaded."""
         self.launch()
         while self.info is None:
-            await self._ready.wait()
-            if self._trouble:
-                raise EngineError(self._trouble, "load")
+            if not self._over:
+                await self._ready.wait()
+            if trouble := self._over or self._trouble:
+                raise EngineError(trouble, "load")
         return self.info
 
-    async def stop(self) -> None:
-        """End the process; what is under way fails. From now on it is not `loaded`."""
+    async def stop(self, over: str = "") -> None:
+        """End the process; what is under way fails. It is not `loaded` any more; with a reason why it is `over`, for good."""
         self.info = None
+        self._over = self._over or over
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -245,8 +248,11 @@ class EngineProcess:
         self._writer, self.info, self.pid = None, None, 0
         if not self._trouble:
             self._ready.clear()
+        why, kind = "the engine died while it worked on this request; try again", "engine"
+        if self._over:
+            why, kind = self._over, "load"
         for id, inbox in self._inboxes.items():
-            inbox.put_nowait(Failed(id, "the engine died while it worked on this request; try again", "engine"))
+            inbox.put_nowait(Failed(id, why, kind))
         self._heard(Stats(0, 0, 0.0, 0, self.stats.steps, self.stats.computed, self.stats.preempted))
 
 

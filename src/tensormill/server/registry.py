@@ -34,6 +34,11 @@ class Registry:
         self._loading = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
 
+    @property
+    def requests(self) -> int:
+        """Sequences under way or waiting, of all models."""
+        return sum(m.requests for m in self.models.values())
+
     def find(self, name: str) -> ServedModel:
         """The model called that, or the first one for no name; Problem if there is none."""
         if not name:
@@ -140,5 +145,5 @@ class Registry:
             await model.engine.stop()
 
     async def stop(self) -> None:
-        """End every engine."""
-        await asyncio.gather(*(m.engine.stop() for m in self.models.values()))
+        """End every engine, for good; what is under way fails."""
+        await asyncio.gather(*(m.engine.stop("the server is stopping") for m in self.models.values()))
