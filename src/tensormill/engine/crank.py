@@ -73,7 +73,7 @@ class Crank:
         held = {p for s in scheduler.running if s.holding for p in s.holding.tables[0] if p}
         return Stats(
             len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self.computed,
-            scheduler.preemptions,
+            scheduler.preemptions, *cache.on_disk,
         )  # fmt: skip
 
     def submit(self, request: Generate) -> list[Reply]:

@@ -60,18 +60,22 @@ async def live(server: Server, request: Request) -> Response:
 
 
 async def ready(server: Server, request: Request) -> Response:
-    """A model is loaded and takes requests; 503 while that is not so."""
+    """Requests are taken: by a model that is loaded, or by one that can be; 503 while that is not so."""
     models = {m.name: _state(m) for m in server.registry.models.values()}
-    fine = "ok" in models.values()
-    return Json({"status": "ok" if fine else "loading", "models": models}, status_code=200 if fine else 503)
+    states = {state.split()[0] for state in models.values()}
+    status = next(s for s in ("ok", "loading", "unloaded", "failed") if s in states)
+    fine = status in ("ok", "unloaded")
+    return Json({"status": "ok" if fine else status, "models": models}, status_code=200 if fine else 503)
 
 
 def _state(model: ServedModel) -> str:
-    """ok, unloaded, or how much of it is loaded."""
+    """ok, how much of it is loaded, unloaded (until it is asked for), or failed (when it was)."""
     progress = model.engine.progress
     if model.engine.loaded:
         return "ok"
-    return f"loading {progress.done / max(progress.total, 1):.0%}" if model.engine.active else "unloaded"
+    if model.engine.active or model.requests:
+        return f"loading {progress.done / max(progress.total, 1):.0%}"
+    return "failed" if model.engine.failed else "unloaded"
 
 
 async def metrics(server: Server, request: Request) -> Response:
@@ -172,7 +176,7 @@ def _piece(piece: bytes) -> str | list[int]:
 DIALECT = Dialect(
     "TensorMill",
     (
-        Endpoint("GET", "/health", ready, "200 once a model is loaded; needs no key"),
+        Endpoint("GET", "/health", ready, "200 once a model is loaded, or if none need be; needs no key"),
         Endpoint("GET", "/health/live", live, "200 while the server runs; needs no key"),
         Endpoint("GET", "/health/ready", ready, "The same as /health"),
         Endpoint("GET", "/metrics", metrics, "Metrics for Prometheus"),

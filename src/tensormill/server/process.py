@@ -16,6 +16,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+import msgspec
+
 from tensormill.config import EngineConfig
 from tensormill.engine.messages import Cancel, Embed, Embedded, Failed, Generate, Output, Score, Scored, Stats
 from tensormill.errors import TensorMillError
@@ -24,6 +26,7 @@ from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, U
 log = logging.getLogger("tensormill.server")
 _QUICK = 30.0  # seconds: dying earlier than this after a start is no accident
 _ATTEMPTS = 4
+_STOPPED = "the engine was stopped"
 LEAVING = 6.0  # seconds that an engine which writes to disk has at its end
 
 
@@ -68,6 +71,11 @@ class EngineProcess:
     def active(self) -> bool:
         """Whether it is loaded or about to be: it takes memory."""
         return self._task is not None and not self._task.done()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it could not be loaded, or did not stay so, when that was last tried."""
+        return bool(self._trouble) and self._trouble != _STOPPED and not self.active
 
     @property
     def busy(self) -> int:
@@ -188,7 +196,7 @@ class EngineProcess:
             self._trouble = f"the engine cannot be run: {error}"
         finally:
             self.info = None
-            self._trouble = self._trouble or "the engine was stopped"
+            self._trouble = self._trouble or _STOPPED
             self._ready.set()
 
     async def _run(self) -> None:
@@ -253,7 +261,7 @@ class EngineProcess:
             why, kind = self._over, "load"
         for id, inbox in self._inboxes.items():
             inbox.put_nowait(Failed(id, why, kind))
-        self._heard(Stats(0, 0, 0.0, 0, self.stats.steps, self.stats.computed, self.stats.preempted))
+        self._heard(msgspec.structs.replace(self.stats, running=0, waiting=0, usage=0.0, held=0))
 
 
 def _environment() -> dict[str, str]:
