@@ -36,6 +36,13 @@ def test_a_server_that_loads_on_demand_is_ready_but_while_it_loads(model: Path) 
         assert health(live) == (200, unloaded)
 
 
+def test_whoever_tries_the_address_learns_what_it_is(live: Live) -> None:
+    assert httpx.head(live.url + "/", timeout=30).status_code == 200  # Ollama's command line asks this first
+    found = httpx.get(live.url, timeout=30).json()
+    assert found["server"].startswith("TensorMill ") and set(found["apis"]) == {"OpenAI", "Anthropic", "Ollama"}
+    assert httpx.get(live.url + found["routes"], timeout=30).status_code == 200
+
+
 def test_a_server_whose_only_model_cannot_be_loaded_is_not_ready(tmp_path: Path, model: Path) -> None:
     broken = write_model(tmp_path / "broken.gguf", lacks="output_norm.weight")
     with serving(broken, flags=("--no-preload",), wait=False) as live:

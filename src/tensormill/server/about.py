@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,6 +52,14 @@ class TemplateRequest(msgspec.Struct, kw_only=True):
     model: str = ""
     tools: list[Tool] | None = None
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+async def index(server: Server, request: Request) -> Response:
+    """What this is, for those who try the address; Ollama's clients look whether it answers."""
+    apis = {d.name: next(e.path for e in d.endpoints if e.streams) for d in _dialects() if any(e.streams for e in d.endpoints)}
+    return Json(
+        {"server": f"TensorMill {__version__}", "routes": "/openapi.json", "documentation": "docs/server.md", "apis": apis}
+    )
 
 
 async def live(server: Server, request: Request) -> Response:
@@ -146,9 +154,13 @@ async def apply_template(server: Server, request: Request) -> Response:
 
 async def openapi(server: Server, request: Request) -> Response:
     """This API as an OpenAPI document."""
-    from tensormill.server.app import DIALECTS
+    return Json(document(_dialects(), keyed=server.config.api_key_file is not None))
 
-    return Json(document(DIALECTS, keyed=server.config.api_key_file is not None))
+
+def _dialects() -> Sequence[Dialect]:
+    from tensormill.server.app import DIALECTS  # of which this is one
+
+    return DIALECTS
 
 
 async def _known(server: Server, name: str) -> ServedModel:
@@ -176,6 +188,7 @@ def _piece(piece: bytes) -> str | list[int]:
 DIALECT = Dialect(
     "TensorMill",
     (
+        Endpoint("GET", "/", index, "What this is, and where its routes are described"),
         Endpoint("GET", "/health", ready, "200 once a model is loaded, or if none need be; needs no key"),
         Endpoint("GET", "/health/live", live, "200 while the server runs; needs no key"),
         Endpoint("GET", "/health/ready", ready, "The same as /health"),
