@@ -111,6 +111,7 @@ async def props(server: Server, request: Request) -> Response:
             "total_slots": model.config.sequences,
             "chat_template": model.template.source,
             "chat_template_built_in": model.template.guessed,
+            "chat_template_tools": model.template.tells_tools,
             "chat_format": model.format.name,
             "pooling": model.pooling,
             "bos_token": _token(model, model.tokenizer.bos),

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tensormill.chat import ChatTemplate, Prompts
-from tensormill.chat.parse import Format, choose, named
+from tensormill.chat.parse import Format, named
 from tensormill.config import EngineConfig, SamplingConfig, in_words
 from tensormill.engine.messages import Stats
 from tensormill.engine.plan import plan
@@ -62,7 +62,7 @@ class ServedModel:
     @cached_property
     def prompts(self) -> Prompts:
         """Messages to prompts."""
-        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template)
+        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template, format=self._chat_format)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -74,10 +74,10 @@ class ServedModel:
         """Messages to text."""
         return self.prompts.template
 
-    @cached_property
+    @property
     def format(self) -> Format:
         """How answers are parsed."""
-        return named(self._chat_format) if self._chat_format else choose(self.template.source)
+        return self.template.format
 
     @cached_property
     def sampling(self) -> SamplingConfig:
