@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
-from tensormill.config import EngineConfig, ServerConfig
+from tensormill.config import EngineConfig, ServerConfig, bytes_of
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.observe.logs import set_up
 from tensormill.observe.traces import Traces
@@ -40,7 +40,8 @@ def serve(
     for model in models:
         _ = model.metadata  # a file that is none is refused now
     traces = Traces.to(config.otlp_endpoint)
-    registry = Registry(models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue)
+    memory = bytes_of(config.memory, "memory") if config.memory else 0
+    registry = Registry(models, _aliases(aliases, models), memory=memory, max_queue=config.max_queue)
     sock = _listen(config.host, config.port)
     try:
         return asyncio.run(_serve(Server(config, registry, traces), keys, sock, preload))
