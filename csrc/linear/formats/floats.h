@@ -1,4 +1,4 @@
-// F32, F16, BF16: float32 activations.
+// F32: float32 activations.
 //
 //   panel of 16 rows: for each input one line of 16 elements, | input 0: rows 0..15 | input 1: ... |; columns are
 //   padded to an even number, so that every panel starts on a 64-byte line.
@@ -10,14 +10,6 @@ namespace mill::TM_ISA::linear {
 struct F32 {
   static constexpr int kBytes = 4;  // of an element
   static TM_INLINE Floats load(const uint8_t* p) { return load_floats(reinterpret_cast<const float*>(p)); }
-};
-struct F16 {
-  static constexpr int kBytes = 2;
-  static TM_INLINE Floats load(const uint8_t* p) { return load_f16(p); }
-};
-struct BF16 {
-  static constexpr int kBytes = 2;
-  static TM_INLINE Floats load(const uint8_t* p) { return load_bf16(p); }
 };
 
 template <class F> constexpr Geometry float_geometry() { return {1, F::kBytes, 2, 32 * F::kBytes, 0}; }

@@ -132,7 +132,6 @@ template <class F> constexpr FormatKernels floating(Type type) {
 
 }  // namespace
 
-extern const FormatKernels kFloats[] = {floating<F32>(Type::F32), floating<F16>(Type::F16), floating<BF16>(Type::BF16),
-                                  {}};
+extern const FormatKernels kFloats[] = {floating<F32>(Type::F32), {}};
 
 }  // namespace mill::TM_ISA::linear
