@@ -41,7 +41,7 @@ class Record:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Codes:
-    """A quantised activation: int8 codes [rows, K], a scale for each 32 and a sum for each 16; or int16 words, a scale for each 64."""
+    """A quantised activation: int8 codes [rows, K], a scale for each 32, a sum for each 16; or int16 words, scales for 64."""
 
     codes: View
     scales: View
@@ -221,7 +221,7 @@ class Lowering:
         return self._codes[key][1]
 
     def words(self, rows: View) -> Codes:
-        """Rows as 16-bit codes, likewise. An odd number of blocks a row: rows a power of two apart fall on the same lines of a cache."""
+        """Rows as 16-bit codes, likewise. Rows are an odd number of blocks apart: powers of two share few lines of a cache."""
         key = _key(rows), True
         if key not in self._codes:
             first, n, blocks = rows.shape[0], self._count(rows), -(-int(rows.shape[-1]) // WORD_INPUTS)
