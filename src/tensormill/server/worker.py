@@ -47,17 +47,16 @@ class Worker:
     def _open(self, load: Load) -> None:
         from tensormill.engine.crank import Crank
         from tensormill.engine.engine import Engine
-        from tensormill.engine.sizing import cache_bytes
 
-        engine = Engine.load(load.path, load.config, self._progress)
+        engine = Engine.load(load.path, load.config, self._progress, most=load.most)
         self._crank = Crank(engine)
         self._settle = engine.cache.settle
         _ = engine.tokenizer  # built now, so that a file without one is refused at load
         limits = engine.limits
         width = engine.program.outputs["hidden"].shape[1]
         cached = (limits.pages[0] - 1) * limits.page
-        size = cache_bytes(engine.program, dict(limits.pages), limits.page, limits.kv_type, limits.slots, limits.drafts)
-        self._send([Ready(engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), limits.rows, size)])
+        sizes = (engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), limits.rows, engine.bytes)
+        self._send([Ready(*sizes)])
         self._crank.warm()
 
     def _progress(self, done: int, total: int) -> None:

@@ -23,7 +23,7 @@ def region(size: int) -> npt.NDArray[np.uint8]:
             "lower --ctx, --sequences, --chunk or --rows, or choose a smaller model"
         )
     try:
-        mapped = mmap.mmap(-1, max(size, 1))
+        mapped = _private(max(size, 1))
     except OSError as why:
         raise BackendError(
             f"the system gives no block of {size / 1e9:.1f} GB ({why.strerror}); "
@@ -32,6 +32,13 @@ def region(size: int) -> npt.NDArray[np.uint8]:
     with suppress(AttributeError, OSError):  # only Linux has it, and not every kernel
         mapped.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(mapped, np.uint8)[:size]
+
+
+def _private(size: int) -> mmap.mmap:
+    """Memory of this process alone: what Python maps by itself could be shared, and shared memory gets no huge pages."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def check_room(weights: int, caches: int, values: int, room: int | None) -> None:
