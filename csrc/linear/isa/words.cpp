@@ -7,13 +7,16 @@ namespace mill::TM_ISA::linear {
 namespace {
 
 inline constexpr int kTokens = kTilePanels > 1 ? 8 : 4;  // of a register block
-inline constexpr int64_t kFewTokens = 32;   // up to here panels are read once, front to back, as they come from memory
-inline constexpr int64_t kChunkBlocks = 8;  // else 512 inputs at a time: two panels of them are 32 KB
-inline constexpr int64_t kPrefetch = 2048;  // bytes ahead
+inline constexpr int64_t kFewTokens = 4 * kTokens;  // up to here a product waits for memory: all of them fetch ahead
+inline constexpr int64_t kFewBlocks = 4;    // of 64 inputs at a time, then: two panels of them, and the next, are 32 KB
+inline constexpr int64_t kManyBlocks = 8;   // else, all panels by these inputs before the next: tokens stay in the L2
+inline constexpr int64_t kPrefetch = 2048;  // bytes ahead, where one block of tokens is all
 
 struct Block {  // P panels at some input, and tokens
   const uint8_t* scales[kTilePanels];
   const uint8_t* lines[kTilePanels];
+  const uint8_t* ahead[kTilePanels];  // what to fetch meanwhile, `fetch` lines for each 8
+  int fetch;
   const int16_t* codes[kTokens];
   const float* token_scales[kTokens];
   float* out[kTokens];
@@ -38,9 +41,9 @@ void multiply_block(const Block& x, int64_t n, int count, bool first, int valid)
       unroll<8>([&](auto i) TM_LAMBDA {
         Ints w[P];
         for (int p = 0; p < P; ++p) {
-          const uint8_t* at = x.lines[p] + 64 * (line + i);
-          if constexpr (ahead) prefetch(at + kPrefetch);
-          w[p] = load_ints(at);
+          w[p] = load_ints(x.lines[p] + 64 * (line + i));
+          if constexpr (ahead)
+            if (i < x.fetch) prefetch(x.ahead[p] + 64 * (line / 8 * x.fetch + i));
         }
         for (int t = 0; t < NT; ++t) {
           const int32_t pair = load_i32(x.codes[t] + 2 * (line + i));
@@ -78,11 +81,14 @@ template <int P> void panels(const Matrix& m, int64_t panel, int64_t b, int64_t 
   const int64_t bytes = panel_size(kWordGeometry, m.columns), front = front_bytes(kWordGeometry, m.columns);
   const int64_t tiles = ceil_div(call.n_tokens, kTokens), tile = ceil_div(call.n_tokens, tiles);
   const int valid = valid_rows(m, panel + P - 1);
+  const bool few = call.n_tokens <= kFewTokens;
   Block x;
   for (int p = 0; p < P; ++p) {
     x.scales[p] = m.data + (panel + p) * bytes + b * kWordGeometry.front;
     x.lines[p] = m.data + (panel + p) * bytes + front + b * kWordGeometry.bytes;
+    x.ahead[p] = x.lines[p] + (few && tiles > 1 ? n * kWordGeometry.bytes : kPrefetch);
   }
+  x.fetch = static_cast<int>(few ? ceil_div(8, tiles) : 8);
   for (int64_t t0 = 0; t0 < call.n_tokens; t0 += tile) {
     const int count = static_cast<int>(call.n_tokens - t0 < tile ? call.n_tokens - t0 : tile);
     for (int t = 0; t < kTokens; ++t) {
@@ -91,8 +97,9 @@ template <int P> void panels(const Matrix& m, int64_t panel, int64_t b, int64_t 
       x.token_scales[t] = call.x.scales + at / kWordInputs;
       x.out[t] = call.row(i) + panel * kPanel;
     }
-    if (t0 == 0) block_of<P, true>(x, n, count, b == 0, valid);
+    if (few || t0 == 0) block_of<P, true>(x, n, count, b == 0, valid);
     else block_of<P, false>(x, n, count, b == 0, valid);
+    for (int p = 0; p < P; ++p) x.ahead[p] += 4 * 64 * x.fetch * n;
   }
 }
 
@@ -100,13 +107,18 @@ void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x,
               int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void*) {
   if (n_tokens == 0) return;
   const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
-  const int64_t blocks = ceil_div(m.columns, kWordInputs), chunk = n_tokens <= kFewTokens ? blocks : kChunkBlocks;
-  for (int64_t b = 0; b < blocks; b += chunk) {
-    const int64_t n = blocks - b < chunk ? blocks - b : chunk;
-    int64_t p = begin;
-    if (n_tokens > 1)
-      for (; p + kTilePanels <= end; p += kTilePanels) panels<kTilePanels>(m, p, b, n, call);
-    for (; p < end; ++p) panels<1>(m, p, b, n, call);
+  const bool few = n_tokens <= kFewTokens;
+  const int64_t blocks = ceil_div(m.columns, kWordInputs);
+  const int64_t chunk = n_tokens <= kTokens ? blocks : few ? kFewBlocks : kManyBlocks;
+  const int64_t width = n_tokens == 1 ? 1 : few ? kTilePanels : end - begin;  // panels done before the next inputs
+  for (int64_t first = begin; first < end; first += width) {
+    const int64_t last = end - first < width ? end : first + width;
+    for (int64_t b = 0; b < blocks; b += chunk) {
+      const int64_t n = blocks - b < chunk ? blocks - b : chunk;
+      int64_t p = first;
+      for (; p + kTilePanels <= last && width > 1; p += kTilePanels) panels<kTilePanels>(m, p, b, n, call);
+      for (; p < last; ++p) panels<1>(m, p, b, n, call);
+    }
   }
 }
 
