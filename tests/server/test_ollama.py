@@ -13,11 +13,12 @@ import numpy as np
 import ollama
 import pytest
 
-from server.live import WIDTH, Live, serving
+from server.live import ENDLESS, WIDTH, Live, serving
 from server.scripted import CONTEXT
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "get_weather", "description": "Of a city.", "parameters": PARAMETERS}}
+CALL = {"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}
 HI = [{"role": "user", "content": "Hi!"}]
 GREETING = "Hello there, my friend…!"
 SCHEMA = {
@@ -122,6 +123,25 @@ def test_format(llama: ollama.Client, stream: bool) -> None:
     assert json.loads(llama.generate("scripted", "Hi!", format=SCHEMA).response or "").keys() == {"sure", "mood"}
     free = chat(llama, stream=stream, format="json", options={"num_predict": 60}).message.content or ""
     assert free.lstrip().startswith("{")  # what follows may be longer than there is room
+
+
+@both
+def test_tools_and_a_format_together(llama: ollama.Client, stream: bool) -> None:
+    asked = {"stream": stream, "tools": [TOOL], "format": SCHEMA, "options": {"num_predict": 300}}
+    first = chat(llama, **asked)
+    assert called(first) or json.loads(first.message.content or "").keys() == {"sure", "mood"}
+    turns = [*HI, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_name": "get_weather", "content": "18"}]
+    second = chat(llama, messages=turns, **asked)
+    assert called(second) or json.loads(second.message.content or "").keys() == {"sure", "mood"}
+
+
+def test_a_stream_that_is_closed_is_computed_no_further(tiny: ollama.Client, live: Live) -> None:
+    ended = live.metric("request_success_total")
+    parts = tiny.generate("tiny", "Say", raw=True, stream=True, format=ENDLESS)
+    assert next(parts).response is not None
+    parts.close()
+    live.until("num_requests_running", 0)
+    assert live.metric("kv_pages_held") == 0 and live.metric("request_success_total") == ended
 
 
 def test_options(llama: ollama.Client, tiny: ollama.Client) -> None:

@@ -31,6 +31,7 @@ class Files:
         self.folder = folder
         self.most = most
         self.size = 0
+        self.failures = 0  # writes that failed
         self._lock = threading.RLock()  # one thread may write while another reads
         self._sizes: OrderedDict[str, int] = OrderedDict()  # oldest first
         self._bad: set[str] = set()  # there, but of no use, and perhaps not to be removed
@@ -80,6 +81,7 @@ class Files:
             part.write_bytes(data)
             part.replace(self.folder / name)
         except OSError as why:
+            self.failures += 1
             log.warning("%s cannot be written, so keys and values are not kept for now: %s", self.folder / name, why.strerror)
             self._pause_until = time.monotonic() + _PAUSE
             with suppress(OSError):

@@ -63,10 +63,6 @@ class Crank:
             return self._reader.add(request)
         return self.submit(request)
 
-    def warm(self) -> None:
-        """Begin, beside all else, with what later requests would have to wait for."""
-        self._grammars.warm()
-
     def check_integrity(self) -> None:
         """The books of scheduler and cache agree (for tests, between turns)."""
         self.scheduler.check_integrity(self._reader.holdings)
@@ -77,7 +73,7 @@ class Crank:
         held = {p for s in scheduler.running if s.holding for p in s.holding.tables[0] if p}
         return Stats(
             len(scheduler.running), len(scheduler.waiting), cache.usage(), len(held), self._steps, self.computed,
-            scheduler.preemptions,
+            scheduler.preemptions, *cache.on_disk,
         )  # fmt: skip
 
     def submit(self, request: Generate) -> list[Reply]:

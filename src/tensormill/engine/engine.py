@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,8 +35,9 @@ class Engine:
     """A model file, compiled for a backend, with its caches."""
 
     def __init__(
-        self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None, *, most: int | None = None
-    ) -> None:
+        self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None, *,
+        most: int | None = None, beside: Callable[[Engine], object] | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self.file = file
         free = min((n for n in (free_memory(), most) if n is not None), default=None)
@@ -50,9 +52,13 @@ class Engine:
         )  # fmt: skip
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))
         weights = WeightSource(file)
-        self.executable: Executable = backend.compile(
-            self.program, weights, self.limits, threads=config.threads, progress=progress
-        )  # fmt: skip
+        with ThreadPoolExecutor(1, "beside-weights") as thread:
+            other = thread.submit(beside, self) if beside else None
+            self.executable: Executable = backend.compile(
+                self.program, weights, self.limits, threads=config.threads, progress=progress
+            )  # fmt: skip
+        if other:
+            other.result()
         if config.kv_disk is not None:
             from tensormill.engine.disk import disk_tier
 
@@ -60,15 +66,17 @@ class Engine:
 
     @classmethod
     def load(
-        cls, path: str | Path, config: EngineConfig | None = None, progress: Progress | None = None, *, most: int | None = None
-    ) -> Engine:
+        cls, path: str | Path, config: EngineConfig | None = None, progress: Progress | None = None, *,
+        most: int | None = None, beside: Callable[[Engine], object] | None = None,
+    ) -> Engine:  # fmt: skip
         """Open, trace and compile, in `most` bytes; `progress` is told of bytes of weights laid out, and of how many there are.
+        `beside` runs meanwhile in a thread, with the engine that cannot compute yet: to build its tokenizer, say.
 
-        Raises GGUFError, ModelError or BackendError, which say what is wrong with the file.
+        Raises GGUFError, ModelError or BackendError, which say what is wrong with the file, and what `beside` raised.
         """
         file = GGUFFile(path)
         try:
-            return cls(file, config or EngineConfig(), progress, most=most)
+            return cls(file, config or EngineConfig(), progress, most=most, beside=beside)
         except BaseException:
             file.close()
             raise

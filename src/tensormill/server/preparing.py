@@ -19,7 +19,7 @@ from tensormill.engine.messages import Grammar, Thinking
 from tensormill.errors import RequestError, TemplateError
 from tensormill.sampling.sources import source
 from tensormill.server.problem import Problem
-from tensormill.server.request import Ask, Prompt
+from tensormill.server.request import EFFORTS, Ask, Prompt
 from tensormill.server.served import ServedModel
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -40,7 +40,7 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     prompt.grammar = _grammar(model, ask, prompt.text)
     if prompt.grammar is not None:
         _check(prompt.grammar)
-    prompt.thinking = _thinking(model, ask, prompt.text)
+    prompt.thinking = _thinking(model, ask, prompt)
     prompt.shows = None if ask.show_special else _shown(model, ask)
     return prompt
 
@@ -75,9 +75,20 @@ def _check(grammar: Grammar) -> None:
         raise Problem(f"the grammar cannot be used: {fault}", param="response_format")
 
 
-def _thinking(model: ServedModel, ask: Ask, text: str) -> Thinking | None:
+def _budget(model: ServedModel, ask: Ask, prompt: Prompt) -> int | None:
+    """Tokens that reasoning may take: as asked; where the template knows no efforts, a share of those that the answer may."""
+    share = EFFORTS.get(str(ask.template_values.get("reasoning_effort")))
+    if ask.thinking_budget is not None or share is None or "reasoning_effort" in model.template.source:
+        return ask.thinking_budget
+    most = prompt.sampling.max_tokens
+    if most is None and model.engine.info is not None:
+        most = max(model.engine.info.context - len(prompt.tokens), 0)
+    return None if most is None else int(share * most)
+
+
+def _thinking(model: ServedModel, ask: Ask, prompt: Prompt) -> Thinking | None:
     """The bound on reasoning, if there is one and the model's format has such a thing."""
-    around, budget = frame(model.format), ask.thinking_budget
+    around, budget = frame(model.format), _budget(model, ask, prompt)
     if ask.messages is None or budget is None or around.reasoning is None:
         return None
     begin, end = around.reasoning
@@ -86,7 +97,7 @@ def _thinking(model: ServedModel, ask: Ask, text: str) -> Thinking | None:
     if not around.content[0]:
         close = answer = f"\n{end}\n\n"
     ids, again = (model.tokenizer.encode(t, add_special=False, parse_special=True) for t in (close, answer))
-    opened = any(text.rstrip().endswith(marker) for marker in model.format.thinks)
+    opened = any(prompt.text.rstrip().endswith(marker) for marker in model.format.thinks)
     tag = _TAG.match(end)
     return Thinking(budget, begin.strip(), tag.group() if tag else end, ids, again, opened)
 

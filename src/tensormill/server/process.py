@@ -16,6 +16,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+import msgspec
+
 from tensormill.config import EngineConfig
 from tensormill.engine.messages import Cancel, Embed, Embedded, Failed, Generate, Output, Score, Scored, Stats
 from tensormill.errors import TensorMillError
@@ -246,7 +248,7 @@ class EngineProcess:
             self._ready.clear()
         for id, inbox in self._inboxes.items():
             inbox.put_nowait(Failed(id, "the engine died while it worked on this request; try again", "engine"))
-        self._heard(Stats(0, 0, 0.0, 0, self.stats.steps, self.stats.computed, self.stats.preempted))
+        self._heard(msgspec.structs.replace(self.stats, running=0, waiting=0, usage=0.0, held=0))
 
 
 def _environment() -> dict[str, str]:

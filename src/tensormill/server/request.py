@@ -18,6 +18,7 @@ from tensormill.engine.messages import Chance, Grammar, Thinking, Usage
 from tensormill.observe.traces import Trace
 
 Values = dict[str, Any]
+EFFORTS = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8, "xhigh": 0.95}  # share of an answer that reasoning may take
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tensormill.engine.messages import Stats
-from tensormill.errors import TensorMillError
+from tensormill.errors import RequestError, TensorMillError
 from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, Up, frame, receive
+
+if TYPE_CHECKING:
+    from tensormill.engine import Engine
 
 _STATS_EVERY = 0.25  # seconds, while there is work
 LEAVING = 5.0  # seconds that the disk has at the end
@@ -48,16 +53,14 @@ class Worker:
         from tensormill.engine.crank import Crank
         from tensormill.engine.engine import Engine
 
-        engine = Engine.load(load.path, load.config, self._progress, most=load.most)
+        engine = Engine.load(load.path, load.config, self._progress, most=load.most, beside=_vocabulary)
         self._crank = Crank(engine)
         self._settle = engine.cache.settle
-        _ = engine.tokenizer  # built now, so that a file without one is refused at load
         limits = engine.limits
         width = engine.program.outputs["hidden"].shape[1]
         cached = (limits.pages[0] - 1) * limits.page
         sizes = (engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), limits.rows, engine.bytes)
         self._send([Ready(*sizes)])
-        self._crank.warm()
 
     def _progress(self, done: int, total: int) -> None:
         now = time.monotonic()
@@ -101,6 +104,14 @@ class Worker:
 
     def _send(self, messages: Sequence[Up]) -> None:
         self._sock.sendall(frame(messages))
+
+
+def _vocabulary(engine: Engine) -> None:
+    """What answers need, a second of work for a large vocabulary: a file without a tokenizer is refused at load, and nobody
+    waits for the first grammar."""
+    _ = engine.tokenizer
+    with suppress(RequestError):  # no grammars for a vocabulary in which nothing ends an answer
+        _ = engine.grammars
 
 
 def main() -> None:
