@@ -22,8 +22,9 @@ class _Part:
     packed: Packed | Member
     out: View
     bias: View | None
-    scale: float
+    scale: float = 1.0
     column: int = 0  # first input column (block-diagonal products)
+    factors: View | None = None  # of experts: a scale each, or one for all
 
 
 @rule("linear")
@@ -95,27 +96,31 @@ def _expert_linears(g: Lowering, op: Op) -> None:
     _experts(g, x, ids, parts, op)
 
 
-def _experts(g: Lowering, x: Operand, ids: Operand, parts: Sequence[tuple[Operand, Operand, Operand]], op: Op) -> None:
+def _experts(g: Lowering, x: Operand, ids: Operand, weights: Sequence[tuple[Operand, Operand, Operand]], op: Op) -> None:
     per_pair = len(value_of(x).shape) == 3
-    for (w, b, scale), value in zip(parts, op.outputs, strict=True):
+    parts: list[_Part] = []
+    for (w, b, scale), value in zip(weights, op.outputs, strict=True):
         recipe = _recipe(w)
         out = g.make(value).rows()
         assert out is not None
-        grouped = g.groups(value_of(ids), recipe.shape[0])
-        rows, at = g.rows(x), 0
-        bias = g.maybe(b)
-        factor = g.maybe(scale)
+        bias, factor, at = g.maybe(b), g.maybe(scale), 0
         for packed in g.weights.matrices(recipe, recipe.shape[0]):
             end = at + packed.rows
-            source = g.codes(rows).views if packed.takes_codes else (rows, None, None)
+            parts.append(_Part(packed, out.slice(1, at, end), bias and bias.slice(1, at, end), factors=factor))
+            at = end
+    grouped = g.groups(value_of(ids), _recipe(weights[0][0]).shape[0])
+    rows = g.rows(x)
+    for codes in (True, False):
+        some = [p for p in parts if p.packed.takes_codes is codes]
+        if some:
+            source = g.codes(rows).views if codes else (rows, None, None)
             g.emit(
                 "expert_linears",
-                (*source, *grouped, bias and bias.slice(1, at, end), factor),
-                (out.slice(1, at, end),),
-                (packed,),
-                (int(packed.takes_codes), int(per_pair)),
+                (*source, *grouped, *(v for p in some for v in (p.bias, p.factors))),
+                [p.out for p in some],
+                [p.packed for p in some],
+                (int(codes), int(per_pair)),
             )
-            at = end
 
 
 def _recipe(w: Operand) -> Recipe:
