@@ -69,24 +69,43 @@ template <class S> TM_INLINE Floats product(Ints acc, Floats s, Floats less) {
 // What a token needs besides codes and scales, for n times 32 inputs: where accumulators start, and with mins
 // float(sum of codes) * scale.
 template <class S>
-TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* __restrict start, float* __restrict sum) {
-  const float* __restrict scales = x.scales;
-  const int16_t* __restrict sums = x.sums;
-  // Both halves in one load: gcc makes vectors of this, not of two int16 loads.
-  const auto low = [&](int64_t g) TM_LAMBDA { return load_i32(sums + 2 * g) << 16 >> 16; };
-  const auto high = [&](int64_t g) TM_LAMBDA { return load_i32(sums + 2 * g) >> 16; };
-  if constexpr (S::kHalves) {
-    for (int64_t h = 0; h < 2 * n; ++h) start[h] = S::kStart - S::kOffset * sums[h];
-  } else {
-    for (int64_t g = 0; g < n; ++g) start[g] = S::kStart - S::kOffset * (low(g) + high(g));
-  }
-  if constexpr (S::kMinParts == 1)
-    for (int64_t g = 0; g < n; ++g) sum[g] = static_cast<float>(low(g) + high(g)) * scales[g];
-  if constexpr (S::kMinParts == 2)
-    for (int64_t g = 0; g < n; ++g) {
-      sum[2 * g] = static_cast<float>(low(g)) * scales[g];
-      sum[2 * g + 1] = static_cast<float>(high(g)) * scales[g];
+TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* start, float* sum) {
+  const auto start_of = [](Ints sums) TM_LAMBDA {
+    return sub(broadcast(S::kStart), mul(sums, broadcast(S::kOffset)));
+  };
+  int64_t g = 0;
+  for (; g + 16 <= n; g += 16) {
+    const int16_t* sums = x.sums + 2 * g;
+    if constexpr (S::kParts == 1) {
+      store(start + g, as_bytes(start_of(pair_sums(sums))));
+    } else {
+      store(start + 2 * g, as_bytes(start_of(load_s16_ints(sums))));
+      store(start + 2 * g + 16, as_bytes(start_of(load_s16_ints(sums + 16))));
     }
+    if constexpr (S::kMinParts == 1) store(sum + g, mul(to_floats(pair_sums(sums)), load_floats(x.scales + g)));
+    if constexpr (S::kMinParts == 2) {
+      store(sum + 2 * g, mul(to_floats(load_s16_ints(sums)), load_twice(x.scales + g)));
+      store(sum + 2 * g + 16, mul(to_floats(load_s16_ints(sums + 16)), load_twice(x.scales + g + 8)));
+    }
+  }
+  const int left = static_cast<int>(n - g);
+  const Tokens rest{x.codes + 32 * g, x.scales + g, x.sums + 2 * g};
+  start += S::kParts * g;
+  sum += S::kMinParts * g;
+  for (int i = 0; i < left; ++i) {
+    const int low = rest.sums[2 * i], high = rest.sums[2 * i + 1];
+    if constexpr (S::kParts == 1) {
+      start[i] = S::kStart - S::kOffset * (low + high);
+    } else {
+      start[2 * i] = S::kStart - S::kOffset * low;
+      start[2 * i + 1] = S::kStart - S::kOffset * high;
+    }
+    if constexpr (S::kMinParts == 1) sum[i] = static_cast<float>(low + high) * rest.scales[i];
+    if constexpr (S::kMinParts == 2) {
+      sum[2 * i] = static_cast<float>(low) * rest.scales[i];
+      sum[2 * i + 1] = static_cast<float>(high) * rest.scales[i];
+    }
+  }
 }
 
 }  // namespace mill::TM_ISA::linear

@@ -63,6 +63,17 @@ TM_INLINE Ints load_u16_ints(const void* p) {
 TM_INLINE Ints load_s8_ints(const void* p) {
   TM_BOTH(Ints, _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(static_cast<const char*>(p) + 8 * i))));
 }
+TM_INLINE Ints load_s16_ints(const int16_t* p) {
+  TM_BOTH(Ints, _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p) + i)));
+}
+TM_INLINE Ints pair_sums(const int16_t* p) {  // of 32
+  TM_BOTH(Ints, _mm256_madd_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p) + i), _mm256_set1_epi16(1)));
+}
+TM_INLINE Floats load_twice(const float* p) {  // each of 8
+  const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+  TM_BOTH(Floats, _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4 * i)), twice));
+}
+TM_INLINE Ints mul(Ints a, Ints b) { TM_BOTH(Ints, _mm256_mullo_epi32(a.v[i], b.v[i])); }
 TM_INLINE Ints add(Ints a, Ints b) { TM_BOTH(Ints, _mm256_add_epi32(a.v[i], b.v[i])); }
 TM_INLINE Ints sub(Ints a, Ints b) { TM_BOTH(Ints, _mm256_sub_epi32(a.v[i], b.v[i])); }
 TM_INLINE Ints bit_and(Ints a, Ints b) { TM_BOTH(Ints, _mm256_and_si256(a.v[i], b.v[i])); }
@@ -135,6 +146,10 @@ TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
 TM_INLINE Bytes table16(const void* p) {
   TM_BOTH(Bytes, _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
+// By the low four bits of each byte, whatever is above them.
+TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
+  TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], _mm256_and_si256(raw.v[i], _mm256_set1_epi8(15))));
+}
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], index.v[i])); }
 // Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
@@ -181,6 +196,7 @@ template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t*
 }
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+TM_INLINE void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }  // to L2
 #undef TM_BOTH
 
 }  // namespace mill::TM_ISA

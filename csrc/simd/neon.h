@@ -59,6 +59,13 @@ TM_INLINE Ints load_s8_ints(const void* p) {
   const int16x8_t half[2] = {vmovl_s8(vget_low_s8(bytes)), vmovl_s8(vget_high_s8(bytes))};
   TM_EACH(Ints, i % 2 == 0 ? vmovl_s16(vget_low_s16(half[i / 2])) : vmovl_s16(vget_high_s16(half[i / 2])));
 }
+TM_INLINE Ints load_s16_ints(const int16_t* p) { TM_EACH(Ints, vmovl_s16(vld1_s16(p + 4 * i))); }
+TM_INLINE Ints pair_sums(const int16_t* p) { TM_EACH(Ints, vpaddlq_s16(vld1q_s16(p + 8 * i))); }  // of 32
+TM_INLINE Floats load_twice(const float* p) {  // each of 8
+  const float32x4_t half[2] = {vld1q_f32(p), vld1q_f32(p + 4)};
+  TM_EACH(Floats, i % 2 == 0 ? vzip1q_f32(half[i / 2], half[i / 2]) : vzip2q_f32(half[i / 2], half[i / 2]));
+}
+TM_INLINE Ints mul(Ints a, Ints b) { TM_EACH(Ints, vmulq_s32(a.v[i], b.v[i])); }
 TM_INLINE Ints add(Ints a, Ints b) { TM_EACH(Ints, vaddq_s32(a.v[i], b.v[i])); }
 TM_INLINE Ints sub(Ints a, Ints b) { TM_EACH(Ints, vsubq_s32(a.v[i], b.v[i])); }
 TM_INLINE Ints bit_and(Ints a, Ints b) { TM_EACH(Ints, vandq_s32(a.v[i], b.v[i])); }
@@ -120,6 +127,10 @@ template <int n> TM_INLINE Bytes shift_right(Bytes a) {
 }
 TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) { TM_EACH(Bytes, vorrq_u8(vandq_u8(a.v[i], mask.v[i]), b.v[i])); }
 TM_INLINE Bytes table16(const void* p) { TM_EACH(Bytes, (static_cast<void>(i), vld1q_u8(static_cast<const uint8_t*>(p)))); }
+// By the low four bits of each byte, whatever is above them.
+TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
+  TM_EACH(Bytes, vqtbl1q_u8(table.v[i], vandq_u8(raw.v[i], vdupq_n_u8(15))));
+}
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_EACH(Bytes, vqtbl1q_u8(table.v[i], index.v[i])); }
 
 // Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
@@ -156,6 +167,7 @@ template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t*
 }
 
 TM_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+TM_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 #undef TM_EACH
 
 }  // namespace mill::TM_ISA
