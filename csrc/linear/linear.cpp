@@ -1,5 +1,6 @@
 // See linear.h: sizes and packing, on top of the kernels of the chosen instruction set.
 #include "linear/linear.h"
+#include "linear/shuffles.h"
 
 #include <stdexcept>
 #include <string>
@@ -81,6 +82,7 @@ void set_codebook(Type type, const int8_t* values, int64_t entries, int64_t widt
   if (!mine.empty()) return;
   mine.assign(values, values + entries * width);
   codebooks[static_cast<int>(codebook_of(type))] = mine.data();
+  shuffles[static_cast<int>(type)] = make_shuffles(values, entries, width);
 }
 
 }  // namespace mill::linear

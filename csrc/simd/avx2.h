@@ -66,6 +66,22 @@ TM_INLINE Ints load_s8_ints(const void* p) {
 TM_INLINE Ints load_s16_ints(const int16_t* p) {
   TM_BOTH(Ints, _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p) + i)));
 }
+// Two int16 a lane: from 32 bytes; the halves of a lane; two small sums, the second of them times 16, and their
+// product with another two, added.
+TM_INLINE Ints load_s8_words(const void* p) {
+  TM_BOTH(Ints, _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
+}
+TM_INLINE Ints load_u8_words(const void* p) {
+  TM_BOTH(Ints, _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
+}
+TM_INLINE Ints low_word(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(_mm256_slli_epi32(a.v[i], 16), 16)); }
+TM_INLINE Ints high_word(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(a.v[i], 16)); }
+TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {
+  TM_BOTH(Ints, _mm256_madd_epi16(_mm256_blend_epi16(a.v[i], _mm256_slli_epi32(sixteen_b.v[i], 12), 0xAA), words.v[i]));
+}
+TM_INLINE Ints alternate(int32_t even, int32_t odd) {
+  TM_BOTH(Ints, _mm256_set1_epi64x(static_cast<int64_t>(odd) << 32 | static_cast<uint32_t>(even)));
+}
 TM_INLINE Ints pair_sums(const int16_t* p) {  // of 32
   TM_BOTH(Ints, _mm256_madd_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p) + i), _mm256_set1_epi16(1)));
 }

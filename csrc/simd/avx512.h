@@ -53,6 +53,23 @@ TM_INLINE Ints load_s8_ints(const void* p) {
 TM_INLINE Ints load_s16_ints(const int16_t* p) {
   return {_mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+// Two int16 a lane: from 32 bytes; the halves of a lane; two small sums, the second of them times 16, and their
+// product with another two, added.
+TM_INLINE Ints load_s8_words(const void* p) {
+  return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+TM_INLINE Ints load_u8_words(const void* p) {
+  return {_mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+TM_INLINE Ints low_word(Ints a) { return {_mm512_srai_epi32(_mm512_slli_epi32(a.v, 16), 16)}; }
+TM_INLINE Ints high_word(Ints a) { return {_mm512_srai_epi32(a.v, 16)}; }
+TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {
+  const __m512i both = _mm512_ternarylogic_epi32(a.v, _mm512_set1_epi32(0xFFFF), _mm512_slli_epi32(sixteen_b.v, 12), 0xEA);
+  return {_mm512_madd_epi16(both, words.v)};
+}
+TM_INLINE Ints alternate(int32_t even, int32_t odd) {
+  return {_mm512_set1_epi64(static_cast<int64_t>(odd) << 32 | static_cast<uint32_t>(even))};
+}
 TM_INLINE Ints pair_sums(const int16_t* p) {  // of 32
   return {_mm512_madd_epi16(_mm512_loadu_si512(p), _mm512_set1_epi16(1))};
 }

@@ -60,6 +60,24 @@ TM_INLINE Ints load_s8_ints(const void* p) {
   TM_EACH(Ints, i % 2 == 0 ? vmovl_s16(vget_low_s16(half[i / 2])) : vmovl_s16(vget_high_s16(half[i / 2])));
 }
 TM_INLINE Ints load_s16_ints(const int16_t* p) { TM_EACH(Ints, vmovl_s16(vld1_s16(p + 4 * i))); }
+// Two int16 a lane: from 32 bytes; the halves of a lane; two small sums, the second of them times 16, and their
+// product with another two, added.
+TM_INLINE Ints load_s8_words(const void* p) {
+  TM_EACH(Ints, vreinterpretq_s32_s16(vmovl_s8(vld1_s8(static_cast<const int8_t*>(p) + 8 * i))));
+}
+TM_INLINE Ints load_u8_words(const void* p) {
+  TM_EACH(Ints, vreinterpretq_s32_u16(vmovl_u8(vld1_u8(static_cast<const uint8_t*>(p) + 8 * i))));
+}
+TM_INLINE Ints low_word(Ints a) { TM_EACH(Ints, vshrq_n_s32(vshlq_n_s32(a.v[i], 16), 16)); }
+TM_INLINE Ints high_word(Ints a) { TM_EACH(Ints, vshrq_n_s32(a.v[i], 16)); }
+TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {
+  TM_EACH(Ints, vmlaq_s32(vmulq_s32(a.v[i], vshrq_n_s32(vshlq_n_s32(words.v[i], 16), 16)), vshrq_n_s32(sixteen_b.v[i], 4),
+                          vshrq_n_s32(words.v[i], 16)));
+}
+TM_INLINE Ints alternate(int32_t even, int32_t odd) {
+  const int32x4_t both = {even, odd, even, odd};
+  TM_EACH(Ints, (static_cast<void>(i), both));
+}
 TM_INLINE Ints pair_sums(const int16_t* p) { TM_EACH(Ints, vpaddlq_s16(vld1q_s16(p + 8 * i))); }  // of 32
 TM_INLINE Floats load_twice(const float* p) {  // each of 8
   const float32x4_t half[2] = {vld1q_f32(p), vld1q_f32(p + 4)};
