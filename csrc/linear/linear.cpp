@@ -1,10 +1,11 @@
 // See linear.h: sizes and packing, on top of the kernels of the chosen instruction set.
 #include "linear/linear.h"
-#include "linear/shuffles.h"
 
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "linear/shuffles.h"
 
 namespace mill {
 TM_DECLARE_TABLE(linear::Kernels, linear_kernels)

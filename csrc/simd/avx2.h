@@ -167,26 +167,13 @@ TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
   TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], _mm256_and_si256(raw.v[i], _mm256_set1_epi8(15))));
 }
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], index.v[i])); }
-// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+// Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
   TM_BOTH(Bytes, _mm256_i32gather_epi32(reinterpret_cast<const int*>(base), offset.v[i], 1));
 }
 TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
   *first = gather(base, offset);
   *last = gather(base + 4, offset);
-}
-TM_INLINE Bytes negate(Bytes a, const void* bits) {
-  const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-  const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
-  Bytes r;
-  for (int i = 0; i < 2; ++i) {
-    int32_t half;
-    std::memcpy(&half, static_cast<const char*>(bits) + 4 * i, 4);
-    const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(half), byte_of), bit_of);
-    const __m256i mask = _mm256_cmpeq_epi8(spread, bit_of);
-    r.v[i] = _mm256_sub_epi8(_mm256_xor_si256(a.v[i], mask), mask);
-  }
-  return r;
 }
 
 // maddubs saturates at 16 bits: exact for codes up to 127 (2 x 127 x 127 < 2^15). Wide codes become

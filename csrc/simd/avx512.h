@@ -130,7 +130,7 @@ TM_INLINE Bytes table16(const void* p) { return {_mm512_broadcast_i32x4(_mm_load
 // By the low four bits of each byte, whatever is above them.
 TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) { return {_mm512_permutexvar_epi8(raw.v, table.v)}; }
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
-// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+// Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) { return {_mm512_i32gather_epi32(offset.v, base, 1)}; }
 // Eight bytes from each: the first four of all lanes, and the last four.
 TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
@@ -139,11 +139,6 @@ TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes*
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   *first = {_mm512_permutex2var_epi32(low, even, high)};
   *last = {_mm512_permutex2var_epi32(low, _mm512_or_si512(even, _mm512_set1_epi32(1)), high)};
-}
-TM_INLINE Bytes negate(Bytes a, const void* bits) {
-  uint64_t mask;
-  std::memcpy(&mask, bits, 8);
-  return {_mm512_mask_sub_epi8(a.v, mask, _mm512_setzero_si512(), a.v)};
 }
 
 // acc + sum over 4 of codes x activations, one int32 for each row. `kWide`: codes above 127 occur.

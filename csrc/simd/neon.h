@@ -151,7 +151,7 @@ TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
 }
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_EACH(Bytes, vqtbl1q_u8(table.v[i], index.v[i])); }
 
-// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+// Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
   uint8_t t[64];
   for (int i = 0; i < 16; ++i) std::memcpy(t + 4 * i, base + offset.v[i / 4][i % 4], 4);
@@ -160,16 +160,6 @@ TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
 TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
   *first = gather(base, offset);
   *last = gather(base + 4, offset);
-}
-TM_INLINE Bytes negate(Bytes a, const void* bits) {
-  const uint8_t* at = static_cast<const uint8_t*>(bits);
-  const uint8x16_t bit_of = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201ull));
-  Bytes r;
-  for (int i = 0; i < 4; ++i) {
-    const uint8x16_t mask = vtstq_u8(vcombine_u8(vdup_n_u8(at[2 * i]), vdup_n_u8(at[2 * i + 1])), bit_of);
-    r.v[i] = vsubq_u8(veorq_u8(a.v[i], mask), mask);
-  }
-  return r;
 }
 
 // acc + sum over 4 of codes x activations. kWide: the codes lie 128 above their value.

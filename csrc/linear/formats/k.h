@@ -1,4 +1,5 @@
-// Types with blocks of 256 inputs and whole scales (and mins): Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. Lines of codes as in lines.h, for each 32 inputs together, in stream order.
+// Types with blocks of 256 inputs and whole scales (and mins): Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. Lines of codes as in
+// lines.h, for each 32 inputs together, in stream order.
 //
 //   Q2_K    | d, dmin [16] f16 64 B | (scale, min) nibbles [16 groups][16 rows] 256 B | 8 x 2 pair lines |   1344 B
 //   Q3_K    front: d [16] 32 B | scales: S0 S1 S2 | 8 x 3 triple lines |                                     1728 B
