@@ -25,6 +25,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
 CONTEXT = 8192
 WIDTH = 64
+ENDLESS = {"type": "array", "items": {"type": "boolean"}, "minItems": 1000}  # no answer of that form is over soon
 
 
 def write_model(path: Path, seed: int = 5, lacks: str = "", **sizes: int) -> Path:
@@ -98,10 +99,13 @@ class Live:
 
 
 @contextmanager
-def serving(*models: Path, flags: tuple[str, ...] = (), key: str = "", wait: bool = True) -> Iterator[Live]:
-    """`tensormill serve` of models, from when it is ready until the block ends."""
+def serving(
+    *models: Path, flags: tuple[str, ...] = (), key: str = "", wait: bool = True, within: tuple[str, ...] = ()
+) -> Iterator[Live]:
+    """`tensormill serve` of models, from when it is ready until the block ends; `within`: a command that becomes another."""
     threads = () if "--threads" in flags else ("--threads", "1")
-    command = [sys.executable, "-m", "tensormill.cli.main", "serve", *map(str, models), "--port", "0", *threads, *flags]
+    program = (*within, sys.executable, "-m", "tensormill.cli.main")
+    command = [*program, "serve", *map(str, models), "--port", "0", *threads, *flags]
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     live = Live("", process, headers={"authorization": f"Bearer {key}"} if key else {})

@@ -40,7 +40,7 @@ TEMPLATE = """\
 {%- else %}<|go:say|>{% endif %}"""
 
 
-def write_scripted(path: Path) -> Path:
+def write_scripted(path: Path, template: str = TEMPLATE) -> Path:
     """The model's file."""
     words = [w for w in dict.fromkeys(w for line in SCRIPT for w in line) if w != END]
     tokens = [*byte_tokens(), "Ġa", "<|endoftext|>", "<|im_start|>", END, *words]
@@ -58,7 +58,7 @@ def write_scripted(path: Path) -> Path:
     for key, value in {
         "general.architecture": "llama",
         "general.name": "scripted",
-        "tokenizer.chat_template": TEMPLATE,
+        "tokenizer.chat_template": template,
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
         "tokenizer.ggml.tokens": tokens,

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from anthropic.types import Message, ToolUseBlock
 
-from server.live import Live
+from server.live import ENDLESS, Live
 from server.scripted import CONTEXT
 
 TOOL = {
@@ -185,6 +185,34 @@ def test_structured_output(claude: anthropic.Anthropic) -> None:
     message = ask(claude, output_config={"format": {"type": "json_schema", "schema": schema}}, max_tokens=200)
     made = json.loads(blocks(message)[0]["text"])
     assert made.keys() == {"sure", "mood"} and made["mood"] in ("good", "bad") and isinstance(made["sure"], bool)
+
+
+@both
+def test_tools_and_structured_output_together(claude: anthropic.Anthropic, stream: bool) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"warm": {"type": "boolean"}},
+        "required": ["warm"],
+        "additionalProperties": False,
+    }
+    asked = {"stream": stream, "tools": [STRICT], "output_config": {"format": {"type": "json_schema", "schema": schema}}}
+    made = ask(claude, **asked, tool_choice={"type": "any"}, max_tokens=300)
+    calls = [b for b in made.content if isinstance(b, ToolUseBlock)]
+    assert calls and calls[0].input["city"] in ("Oslo", "Rome")  # type: ignore[index]
+    result = {"type": "tool_result", "tool_use_id": calls[0].id, "content": "18 degrees"}
+    turns = [*HI, {"role": "assistant", "content": [calls[0].model_dump()]}, {"role": "user", "content": [result]}]
+    answer = ask(claude, **asked, messages=turns, tool_choice={"type": "none"}, max_tokens=300)
+    assert json.loads(blocks(answer)[-1]["text"]).keys() == {"warm"}
+
+
+def test_a_stream_that_is_closed_is_computed_no_further(live: Live) -> None:
+    ended = live.metric("request_success_total")
+    form = {"format": {"type": "json_schema", "schema": ENDLESS}}
+    asked = {"model": "tiny", "max_tokens": 8000, "messages": HI, "output_config": form}
+    with client(live).messages.create(**asked, stream=True) as events:
+        assert next(iter(events)).type == "message_start"
+    live.until("num_requests_running", 0)
+    assert live.metric("kv_pages_held") == 0 and live.metric("request_success_total") == ended
 
 
 def test_tokens_are_counted_as_they_are_spent(claude: anthropic.Anthropic) -> None:

@@ -25,12 +25,6 @@ from server.live import SOURCES, Live, serving, write_model
 LONG = {"prompt": [97 + i % 7 for i in range(6000)], "max_tokens": 100, "ignore_eos": True}
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that takes its time: a prompt of 6000 tokens is hundreds of steps, seconds in all."""
-    return write_model(tmp_path_factory.mktemp("slow") / "slow.gguf", L=4, D=256, F=1024, H=16)
-
-
 def left_alone(live: Live, body: dict[str, Any], seconds: float, path: str = "/v1/completions") -> None:
     """Ask, and go before there is an answer."""
     with pytest.raises(httpx.ReadTimeout):
@@ -62,34 +56,41 @@ def test_64_clients_of_mixed_lengths_lose_nothing(live: Live) -> None:
     rng = random.Random(1)
     jobs = [(f"{i} " + "word " * rng.randrange(1, 60), rng.randrange(1, 40), bool(i % 2)) for i in range(64)]
 
-    def one(job: tuple[str, int, bool]) -> int:
+    def one(job: tuple[str, int, bool]) -> tuple[int, str]:
         prompt, n, stream = job
         body = {"prompt": prompt, "max_tokens": n, "ignore_eos": True, "stream": stream, "temperature": 0.0}
         if not stream:
-            return httpx.post(live.url + "/v1/completions", json=body, timeout=120).json()["usage"]["completion_tokens"]
+            made = httpx.post(live.url + "/v1/completions", json=body, timeout=120).json()
+            return made["usage"]["completion_tokens"], made["choices"][0]["text"]
         body["stream_options"] = {"include_usage": True}
         text = httpx.post(live.url + "/v1/completions", json=body, timeout=120).text
         assert text.endswith("data: [DONE]\n\n")
-        return json.loads(text.split("data: ")[-2])["usage"]["completion_tokens"]
+        *parts, last = [json.loads(line) for line in text.split("data: ")[1:-1]]
+        return last["usage"]["completion_tokens"], "".join(p["choices"][0]["text"] for p in parts)
 
     with ThreadPoolExecutor(64) as pool:
-        assert list(pool.map(one, jobs)) == [n for _, n, _ in jobs]
+        crowd = list(pool.map(one, jobs))
+    assert [tokens for tokens, _ in crowd] == [n for _, n, _ in jobs]
+    assert crowd == [one(job) for job in jobs]  # each is answered as it is alone
     live.until("num_requests_running", 0)
     assert live.metric("kv_pages_held") == 0
     assert live.metric("num_requests_waiting") == 0
 
 
-def test_a_seed_gives_the_same_alone_and_in_a_crowd(client: openai.OpenAI) -> None:
+def test_a_seed_gives_the_same_alone_and_in_a_batch_of_16(client: openai.OpenAI, live: Live) -> None:
     def one(seed: int) -> str:
         extra = {"ignore_eos": True}
         made = client.completions.create(model="tiny", prompt="once", seed=seed, max_tokens=24, temperature=1, extra_body=extra)
         return made.choices[0].text
 
-    alone = one(5)
+    before = live.metric("engine_steps_total")
+    alone = [one(seed) for seed in range(16)]
+    between = live.metric("engine_steps_total")
     with ThreadPoolExecutor(16) as pool:
         crowd = list(pool.map(one, range(16)))
-    assert crowd[5] == alone
+    assert crowd == alone
     assert len(set(crowd)) == 16
+    assert live.metric("engine_steps_total") - between < (between - before) / 2  # steps were shared indeed
 
 
 def test_guesses_change_no_answer_and_are_counted(model: Path, client: openai.OpenAI) -> None:
@@ -231,30 +232,37 @@ def test_a_full_disk_costs_no_answer_and_is_named_in_the_log(model: Path, tmp_pa
             time.sleep(0.05)
         assert str(tmp_path) in told[0] and ".kv" in told[0]
         assert not [*tmp_path.iterdir()]
+        live.until("kv_disk_write_failures_total", 1)
+        assert live.metric("kv_disk_bytes") == 0
     with serving(model, flags=("--kv-disk", str(tmp_path))) as live:
         assert asked(live) == (first, 0)
     with serving(model, flags=("--kv-disk", str(tmp_path))) as live:  # what the last one wrote while it ended
         assert asked(live) == (first, 960)
 
 
-def test_sigterm_lets_answers_end(slow: Path) -> None:
-    with serving(slow) as live:
-        done: list[Any] = []
-        body = {"prompt": "x", "max_tokens": 300, "ignore_eos": True}
+def test_a_disk_that_fills_up_keeps_what_fitted(model: Path, tmp_path: Path) -> None:
+    """A file system of 128 KiB, mounted for the server alone: half of a prompt's pages find room."""
+    mounted = ("sh", "-c", 'mount -t tmpfs -o size=128k none "$0" && exec "$@"', str(tmp_path))
+    within = ("unshare", "--user", "--map-root-user", "--mount", *mounted)
+    if not shutil.which("unshare") or subprocess.run([*within, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs a system where anybody may mount a file system of their own")
+    with serving(model, flags=("--kv-disk", str(tmp_path)), within=within) as live:
+        folder = Path(f"/proc/{live.engine_pid()}/root{tmp_path}")
 
-        def ask() -> None:
-            done.append(httpx.post(live.url + "/v1/completions", json=body, timeout=60))
+        def asked(letter: str) -> tuple[str, int]:
+            body = {"prompt": letter * 1000, "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+            made = httpx.post(live.url + "/v1/completions", json=body, timeout=60).json()
+            return made["choices"][0]["text"], made["usage"]["prompt_tokens_details"]["cached_tokens"]
 
-        thread = threading.Thread(target=ask)
-        thread.start()
-        time.sleep(0.3)
-        live.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        with pytest.raises(httpx.HTTPError):
-            httpx.get(live.url + "/health", timeout=5)
-        thread.join(30)
-        assert done[0].json()["usage"]["completion_tokens"] == 300
-        assert live.process.wait(10) == 0
+        first, cached = asked("a")
+        live.until("kv_disk_write_failures_total", 1)
+        assert cached == 0 and asked("a") == (first, 960)
+        assert asked("b")[1] == 0  # nobody tries to write for a while
+        assert live.metric("kv_disk_write_failures_total") == 1
+        assert [line for line in live.lines if "cannot be written" in line and "No space left" in line and ".kv" in line]
+        files = [*folder.iterdir()]
+        assert files and all(f.suffix == ".kv" for f in files)  # the one that did not fit left nothing behind
+        assert live.metric("kv_disk_bytes") == sum(f.stat().st_size for f in files)
 
 
 def test_a_full_queue_says_when_to_come_again(slow: Path) -> None:
@@ -316,6 +324,25 @@ def test_models_are_loaded_when_asked_for_and_unloaded_for_others(model: Path, s
             assert refused.status_code == 503
             assert busy.result().json()["usage"]["completion_tokens"] == 600
         assert ask("tiny").status_code == 200
+
+
+def test_caches_are_made_as_large_as_memory_for_all_models_allows(model: Path, slow: Path) -> None:
+    """Nobody says how large they are to be: the first model's take most of the room, the second's of the rest."""
+    room = 4 * slow.stat().st_size
+
+    def ask(live: Live, name: str) -> httpx.Response:
+        return httpx.post(live.url + "/v1/completions", json={"model": name, "prompt": "x", "max_tokens": 1}, timeout=60)
+
+    with serving(slow, model, flags=("--memory", str(room), "--ctx", "4096")) as live:
+        assert ask(live, "tiny").status_code == 200
+        states = [m["status"] for m in httpx.get(live.url + "/v1/models").json()["data"]]
+        assert all(s["loaded"] for s in states) and 0.8 * room < sum(s["bytes"] for s in states) <= room
+    little = ("--memory", str(slow.stat().st_size), "--no-preload")
+    with serving(slow, model, flags=little, wait=False) as live:
+        assert ask(live, "tiny").status_code == 200
+        answer = ask(live, "slow")
+        assert answer.status_code == 503 and "'slow' does not fit into --memory" in answer.json()["error"]["message"]
+        assert ask(live, "tiny").status_code == 200
 
 
 def test_web_pages_may_call_only_where_that_was_asked_for(live: Live, model: Path) -> None:

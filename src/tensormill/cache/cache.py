@@ -66,6 +66,14 @@ class Cache:
             self._disk.files.settle(seconds)
 
     @property
+    def on_disk(self) -> tuple[int, int]:
+        """Bytes in files, and how many writes failed."""
+        if self._disk is None:
+            return 0, 0
+        files = self._disk.files.files
+        return files.size, files.failures
+
+    @property
     def free_slots(self) -> int:
         """Sequences that may still be opened."""
         return len(self._slots)

@@ -138,6 +138,8 @@ class Stats(msgspec.Struct, frozen=True, tag=True):
     steps: int
     computed: int  # tokens
     preempted: int
+    disk_bytes: int = 0  # of pages and states in files
+    disk_failures: int = 0  # writes that failed
 
 
 Request = Generate | Embed | Score | Cancel

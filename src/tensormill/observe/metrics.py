@@ -1,6 +1,7 @@
 """Prometheus metrics with the meanings that vLLM gave them, under `tensormill:`. Fed by the event loop, never by a step.
 
-One label, the model's name. `engine_*`, `kv_pages_held` and `server_tasks` are ours: they show what is freed, and that all is.
+One label, the model's name. `engine_*`, `kv_pages_held`, `kv_disk_*` and `server_tasks` are ours: they show what is freed, and
+that all is.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ class Metrics:
         self.waiting = self._gauge("num_requests_waiting", "Sequences that wait for room")
         self.kv_usage = self._gauge("kv_cache_usage_perc", "Share of the pages in use or remembered, 0 to 1")
         self.held = self._gauge("kv_pages_held", "Pages that requests hold now")
+        self.disk = self._gauge("kv_disk_bytes", "Bytes of keys, values and states in files (--kv-disk)")
         self.up = self._gauge("engine_up", "1 while the model is loaded")
         self.tasks = Gauge("tensormill:server_tasks", "Tasks of the server's event loop", registry=self.registry)
         self.steps = self._counter("engine_steps", "Steps computed")
         self.computed = self._counter("engine_computed_tokens", "Tokens computed, prompts' and answers'")
         self.preempted = self._counter("num_preemptions", "Sequences that lost their pages to others and were begun again")
         self.restarts = self._counter("engine_restarts", "Times the engine process died and was started again")
+        self.disk_failures = self._counter("kv_disk_write_failures", "Files of keys and values that could not be written")
         self.queries = self._counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache")
         self.hits = self._counter("prefix_cache_hits", "Prompt tokens that were there")
         self.prompt = self._counter("prompt_tokens", "Prompt tokens of finished requests")

@@ -19,7 +19,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
-        self._counted: dict[str, tuple[int, int, int, int]] = {}  # model → counters as last seen
+        self._counted: dict[str, tuple[int, int, int, int, int]] = {}  # model → counters as last seen
 
     async def text(self, models: Sequence[ServedModel]) -> bytes:
         """Everything as of now."""
@@ -37,13 +37,13 @@ class Meter:
         m, name = self.metrics, model.name
         for gauge, value in (
             (m.running, stats.running), (m.waiting, stats.waiting), (m.kv_usage, stats.usage), (m.held, stats.held),
-            (m.up, model.engine.loaded),
+            (m.up, model.engine.loaded), (m.disk, stats.disk_bytes),
         ):  # fmt: skip
             gauge.labels(name).set(value)
-        now = (stats.steps, stats.computed, stats.preempted, model.engine.restarts)
-        before = self._counted.get(name, (0, 0, 0, 0))
+        now = (stats.steps, stats.computed, stats.preempted, model.engine.restarts, stats.disk_failures)
+        before = self._counted.get(name, (0, 0, 0, 0, 0))
         self._counted[name] = now
-        for counter, new, old in zip((m.steps, m.computed, m.preempted, m.restarts), now, before, strict=True):
+        for counter, new, old in zip((m.steps, m.computed, m.preempted, m.restarts, m.disk_failures), now, before, strict=True):
             counter.labels(name).inc(new - old if new >= old else new)  # a new process counts from 0
 
     def failed(self, model: str, kind: str) -> None:

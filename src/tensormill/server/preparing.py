@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from functools import lru_cache
 from typing import Any
 
 from llguidance import LLMatcher
@@ -17,13 +16,16 @@ from tensormill.chat.constrain import Wanted, constrain
 from tensormill.chat.constrain.frames import frame
 from tensormill.engine.messages import Grammar, Thinking
 from tensormill.errors import RequestError, TemplateError
+from tensormill.sampling.kept import Kept
+from tensormill.sampling.sampler import check_biases
 from tensormill.sampling.sources import source
 from tensormill.server.problem import Problem
-from tensormill.server.request import Ask, Prompt
+from tensormill.server.request import EFFORTS, Ask, Prompt
 from tensormill.server.served import ServedModel
 
 _TAG = re.compile(r"<[^<>]*>")
 _TAIL = 4096  # characters of the prompt that the parser of the answer may need
+_fine: Kept[bool] = Kept(0, 1024)  # grammars that have been checked
 
 
 def prepare(model: ServedModel, ask: Ask) -> Prompt:
@@ -40,7 +42,7 @@ def prepare(model: ServedModel, ask: Ask) -> Prompt:
     prompt.grammar = _grammar(model, ask, prompt.text)
     if prompt.grammar is not None:
         _check(prompt.grammar)
-    prompt.thinking = _thinking(model, ask, prompt.text)
+    prompt.thinking = _thinking(model, ask, prompt)
     prompt.shows = None if ask.show_special else _shown(model, ask)
     return prompt
 
@@ -64,20 +66,33 @@ def _grammar(model: ServedModel, ask: Ask, text: str) -> Grammar | None:
     return Grammar(*made) if made else None
 
 
-@lru_cache(maxsize=256)
 def _check(grammar: Grammar) -> None:
     """Problem for a grammar that the engine would refuse: once a stream has begun, its status can say no more."""
+    if _fine.get(grammar.kind, grammar.text):
+        return
     try:
         fault = LLMatcher.validate_grammar(source(grammar.kind, grammar.text))
     except RequestError as error:
         raise Problem(str(error), param="tools" if grammar.kind == "composed" else "response_format") from error
     if fault:
         raise Problem(f"the grammar cannot be used: {fault}", param="response_format")
+    _fine.keep(grammar.kind, grammar.text, True, 0)
 
 
-def _thinking(model: ServedModel, ask: Ask, text: str) -> Thinking | None:
+def _budget(model: ServedModel, ask: Ask, prompt: Prompt) -> int | None:
+    """Tokens that reasoning may take: as asked; where the template knows no efforts, a share of those that the answer may."""
+    share = EFFORTS.get(str(ask.template_values.get("reasoning_effort")))
+    if ask.thinking_budget is not None or share is None or "reasoning_effort" in model.template.source:
+        return ask.thinking_budget
+    most = prompt.sampling.max_tokens
+    if most is None and model.engine.info is not None:
+        most = max(model.engine.info.context - len(prompt.tokens), 0)
+    return None if most is None else int(share * most)
+
+
+def _thinking(model: ServedModel, ask: Ask, prompt: Prompt) -> Thinking | None:
     """The bound on reasoning, if there is one and the model's format has such a thing."""
-    around, budget = frame(model.format), ask.thinking_budget
+    around, budget = frame(model.format), _budget(model, ask, prompt)
     if ask.messages is None or budget is None or around.reasoning is None:
         return None
     begin, end = around.reasoning
@@ -86,7 +101,7 @@ def _thinking(model: ServedModel, ask: Ask, text: str) -> Thinking | None:
     if not around.content[0]:
         close = answer = f"\n{end}\n\n"
     ids, again = (model.tokenizer.encode(t, add_special=False, parse_special=True) for t in (close, answer))
-    opened = any(text.rstrip().endswith(marker) for marker in model.format.thinks)
+    opened = any(prompt.text.rstrip().endswith(marker) for marker in model.format.thinks)
     tag = _TAG.match(end)
     return Thinking(budget, begin.strip(), tag.group() if tag else end, ids, again, opened)
 
@@ -145,6 +160,8 @@ def _filled(model: ServedModel, ask: Ask) -> list[int]:
 
 def _sampling(model: ServedModel, ask: Ask) -> Any:
     try:
-        return dataclasses.replace(model.sampling, **ask.sampling)
+        sampling = dataclasses.replace(model.sampling, **ask.sampling)
+        check_biases(sampling, model.engine.info.n_vocab if model.engine.info else model.tokenizer.n_vocab)
+        return sampling
     except RequestError as error:
         raise Problem(str(error), param=str(error).split(" ", 1)[0].replace("-", "_")) from error

@@ -18,6 +18,7 @@ from tensormill.engine.messages import Chance, Grammar, Thinking, Usage
 from tensormill.observe.traces import Trace
 
 Values = dict[str, Any]
+EFFORTS = {"minimal": 0.1, "low": 0.2, "medium": 0.5, "high": 0.8, "xhigh": 0.95}  # share of an answer that reasoning may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Ask:
     show_special: bool = False  # control tokens that mean nothing to the parser are shown as text
     priority: int = 0
     timeout: float | None = None  # seconds
+    keep: float | None = None  # seconds that the model then stays loaded when idle; None: as long as there is room
     arrived: float = field(default_factory=time.monotonic)
     trace: Trace = field(default_factory=Trace)
 

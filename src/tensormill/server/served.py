@@ -12,9 +12,11 @@ from functools import cached_property
 from pathlib import Path
 
 from tensormill.chat import ChatTemplate, Prompts
-from tensormill.chat.parse import Format, choose, named
-from tensormill.config import EngineConfig, SamplingConfig, bytes_of
+from tensormill.chat.parse import Format, named
+from tensormill.config import EngineConfig, SamplingConfig, in_words
 from tensormill.engine.messages import Stats
+from tensormill.engine.plan import plan
+from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.sampling import suggested
 from tensormill.server.process import EngineProcess
@@ -37,10 +39,12 @@ class ServedModel:
         self.created = int(path.stat().st_mtime)
         self.used = time.monotonic()
         self.requests = 0  # under way, or waiting for a load
-        self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
+        self.keep: float | None = (
+            None  # as its last request wants it: seconds that it stays loaded when idle; None: as long as there is room
+        )
         self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)
-        self._caches = bytes_of(config.kv_memory, "kv-memory") if config.kv_memory else 0
+        self._granted = 0  # bytes that it may take while nobody knows how many it does
         self._chat_format = chat_format
         if chat_format is not None:
             named(chat_format)
@@ -58,7 +62,7 @@ class ServedModel:
     @cached_property
     def prompts(self) -> Prompts:
         """Messages to prompts."""
-        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template)
+        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template, format=self._chat_format)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -70,10 +74,10 @@ class ServedModel:
         """Messages to text."""
         return self.prompts.template
 
-    @cached_property
+    @property
     def format(self) -> Format:
         """How answers are parsed."""
-        return named(self._chat_format) if self._chat_format else choose(self.template.source)
+        return self.template.format
 
     @cached_property
     def sampling(self) -> SamplingConfig:
@@ -93,15 +97,22 @@ class ServedModel:
 
     @property
     def memory(self) -> int:
-        """Bytes of weights and caches; while it is not loaded, those of the caches as they were last, or are asked to be."""
-        if self.engine.info is not None:
-            self._caches = self.engine.info.cache_bytes
-        return self.size + self._caches
+        """Bytes of all that its engine has allocated; while it is being loaded, of what it may."""
+        return self.engine.info.bytes if self.engine.info is not None else self._granted
+
+    def fit(self, room: int) -> None:
+        """Have its engine launched in so many bytes; RequestError, with the numbers, if it would need more."""
+        planned = plan(self.file, self.config, room).bytes
+        if planned > room:
+            raise RequestError(
+                f"it takes {in_words(planned)}, and {in_words(room)} are left: lower --ctx, --sequences or --chunk"
+            )
+        self._granted = self.engine.most = room
 
     def read(self) -> None:
         """Build everything that is not the engine."""
         fresh = "prompts" not in vars(self)
-        _ = self.prompts.seal, self.format, self.sampling, self.pooling, self.size
+        _ = self.prompts.seal, self.format, self.sampling, self.pooling
         if fresh and self.template.guessed:
             log.warning(
                 "no chat template in the file: a built-in one is used", extra={"model": self.name, "as": self.template.name}

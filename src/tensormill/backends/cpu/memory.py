@@ -23,7 +23,7 @@ def region(size: int) -> npt.NDArray[np.uint8]:
             "lower --ctx, --sequences, --chunk or --rows, or choose a smaller model"
         )
     try:
-        mapped = mmap.mmap(-1, max(size, 1))
+        mapped = _private(max(size, 1))
     except OSError as why:
         raise BackendError(
             f"the system gives no block of {size / 1e9:.1f} GB ({why.strerror}); "
@@ -34,11 +34,18 @@ def region(size: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(mapped, np.uint8)[:size]
 
 
+def _private(size: int) -> mmap.mmap:
+    """Memory of this process alone: what Python maps by itself could be shared, and shared memory gets no huge pages."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 def check_room(weights: int, caches: int, values: int, room: int | None) -> None:
     """BackendError, with the numbers and what mends it, if all that is to be allocated takes more than there is room for."""
     if room is None or weights + caches + values <= room:
         return
-    smaller = "lower --ctx or --sequences, keep keys and values smaller (--kv q8_0), lower --chunk or --rows"
+    smaller = "lower --ctx or --sequences, keep keys and values smaller (--kv-type q8_0), lower --chunk or --rows"
     raise BackendError(
         f"weights take {in_words(weights)}, keys, values and states {in_words(caches)}, values in flight {in_words(values)}: "
         f"{in_words(weights + caches + values)} in all, and {in_words(room)} of memory are free; "

@@ -1,11 +1,13 @@
 """Weights as the kernels want them: packed matrices in one region of memory, small arrays as float32.
 
 Packing keeps the file's bits per weight and goes tensor after tensor, giving the mapped pages of the file back as it goes, so
-that loading needs little more memory than the file's size. What a packed panel looks like is in `csrc/linear`.
+that loading needs little more memory than the file's size. Threads take pieces of tensors and need not end them together. What
+a packed panel looks like is in `csrc/linear`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,8 +26,9 @@ from tensormill.program.weights import WeightSource
 
 Bytes = npt.NDArray[np.uint8]
 ALIGN = 64
-CHUNK_ROWS = 1024  # rows packed by one call: a multiple of the panel
-RELEASE_BYTES = 32 << 20  # of a tensor that are read before its pages go back
+PANEL = 16  # rows
+PIECE_BYTES = 2 << 20  # of the file that are packed by one call: small, so that threads end together
+AHEAD_BYTES = 32 << 20  # of the file that are being packed, or were packed, before pages go back
 
 
 @dataclass(eq=False, slots=True)
@@ -103,12 +106,14 @@ class Weights:
                 end += -(-part.stride * part.count // ALIGN) * ALIGN
         self._region = target = region(end)
         self._address = target.ctypes.data
-        done = 0
+        done = taken = 0
         with ThreadPoolExecutor(threads) as pool:
-            for (recipe, _count), parts in self._parts.items():
-                self._pack_recipe(recipe, parts, target, pool)
-                self.source.release(recipe)
-                done += sum(p.stride * p.count for p in parts)
+            for piece in _in_order(pool, self._pieces(target)):
+                done += piece.target.nbytes
+                taken += piece.rows.nbytes
+                if piece.last or taken > AHEAD_BYTES:
+                    self.source.release(piece.recipe)
+                    taken = 0
                 if progress is not None:
                     progress(done, end)
 
@@ -152,36 +157,50 @@ class Weights:
             before = type
         yield np.concatenate(pending) if len(pending) > 1 else pending[0]
 
-    def _pack_recipe(self, recipe: Recipe, parts: list[Packed], target: Bytes, pool: ThreadPoolExecutor) -> None:
-        for part, source in zip(parts, self._rows(recipe), strict=True):
-            read = 0
-            jobs: list[Future[None]] = []
-            for rows, at in _pieces(part, source, target):
-                jobs.append(pool.submit(_pack_rows, part, rows, at))
-                read += rows.nbytes
-                if read > RELEASE_BYTES:
-                    _wait(jobs)
-                    self.source.release(recipe)
-                    read = 0
-            _wait(jobs)
+    def _pieces(self, target: Bytes) -> Iterator[Piece]:
+        """All that is to be packed, in the order of the region."""
+        size = native().packed_bytes
+        for (recipe, _count), parts in self._parts.items():
+            for part, source in zip(parts, self._rows(recipe), strict=True):
+                step = max(PIECE_BYTES // source.shape[1] // PANEL, 1) * PANEL
+                for m in range(part.count):
+                    for first in range(0, part.rows, step):
+                        end = min(first + step, part.rows)
+                        at = part.offset + m * part.stride + size(int(part.type), first, part.columns)
+                        to = at + size(int(part.type), end - first, part.columns)
+                        rows = source[m * part.rows + first : m * part.rows + end]
+                        last = part is parts[-1] and m == part.count - 1 and end == part.rows
+                        yield Piece(part, rows, target[at:to], recipe, last)
 
 
-def _pieces(part: Packed, source: Bytes, target: Bytes) -> Iterator[tuple[Bytes, Bytes]]:
-    """Rows of the file and the place where their panels go, piece by piece."""
-    size = native().packed_bytes
-    for m in range(part.count):
-        for first in range(0, part.rows, CHUNK_ROWS):
-            last = min(first + CHUNK_ROWS, part.rows)
-            at = part.offset + m * part.stride + size(int(part.type), first, part.columns)
-            end = at + size(int(part.type), last - first, part.columns)
-            yield source[m * part.rows + first : m * part.rows + last], target[at:end]
+@dataclass(frozen=True, eq=False, slots=True)
+class Piece:
+    """Rows of the file and the place where their panels go."""
+
+    part: Packed
+    rows: Bytes
+    target: Bytes
+    recipe: Recipe
+    last: bool  # of its recipe
 
 
-def _wait(jobs: list[Future[None]]) -> None:
-    for job in jobs:
-        job.result()
-    jobs.clear()
+def _in_order(pool: ThreadPoolExecutor, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Packs pieces a little ahead of those that it yields, which are done."""
+    waiting = deque[tuple[Piece, Future[None]]]()
+    ahead = 0
+    for piece in pieces:
+        waiting.append((piece, pool.submit(_pack, piece)))
+        ahead += piece.rows.nbytes
+        while ahead > AHEAD_BYTES:
+            ahead -= waiting[0][0].rows.nbytes
+            yield _done(*waiting.popleft())
+    yield from (_done(*each) for each in waiting)
 
 
-def _pack_rows(part: Packed, rows: Bytes, target: Bytes) -> None:
-    native().pack(int(part.type), np.ascontiguousarray(rows), part.columns, target)
+def _done(piece: Piece, job: Future[None]) -> Piece:
+    job.result()
+    return piece
+
+
+def _pack(piece: Piece) -> None:
+    native().pack(int(piece.part.type), np.ascontiguousarray(piece.rows), piece.part.columns, piece.target)

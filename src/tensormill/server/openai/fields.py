@@ -8,7 +8,7 @@ import msgspec
 
 from tensormill.engine.messages import Chance, Grammar
 from tensormill.server.problem import Problem
-from tensormill.server.request import Spent, Values
+from tensormill.server.request import EFFORTS, Spent, Values
 from tensormill.tokenizer import Tokenizer
 
 _TYPES = {"auth": "authentication_error", "busy": "rate_limit_error", "missing": "not_found_error"}
@@ -171,8 +171,10 @@ def _token(tokenizer: Tokenizer, token: int, logprob: float) -> Values:
 
 def thinking(effort: str | None, enabled: bool | None, budget: int | None, values: Values) -> tuple[bool | None, int | None]:
     """Whether the model is to reason (None: as it likes), and in how many tokens at most: none where it was told not to."""
+    if effort not in (None, "none", *EFFORTS):
+        raise Problem(f"reasoning_effort must be none, {', '.join(EFFORTS)}, not {effort!r}", param="reasoning_effort")
     if budget is not None:
         checked("thinking_budget", budget, 0, 1 << 31)
     if effort == "none" or enabled is False or values.get("enable_thinking") is False:
         return False, 0
-    return (True if enabled else None), budget
+    return (True if enabled or effort else None), budget
