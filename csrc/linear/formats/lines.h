@@ -77,13 +77,4 @@ template <class Use> TM_INLINE void pair_lines(const uint8_t* at, Use use) {
   });
 }
 
-// Two bits and a third.
-template <class Use> TM_INLINE void three_bit_lines(const uint8_t* high_at, const uint8_t* at, Use use) {
-  const Bytes mask = broadcast_byte(3), bit = broadcast_byte(4), high = load_bytes(high_at);
-  unroll<8>([&](auto t) TM_LAMBDA {
-    const Bytes raw = bit_and(move_bits<2 * (t & 3), 0>(load_bytes(at + 64 * (t >> 2))), mask);
-    use(t, and_or(move_bits<t, 2>(high), bit, raw));
-  });
-}
-
 }  // namespace mill::TM_ISA::linear
