@@ -1,17 +1,15 @@
 // The register-blocked product of attention: c[q][·] (+)= Σ_k a[q][k] · b[k][·], k ascending in one fma chain an element.
 //
 // Both halves of attention are this product: scores (a = queries, b = keys side by side) and values (a = probabilities,
-// b = rows of values). An element's bits do not depend on the blocking. b is read through a reader, which widens what a
-// cache stores as it goes: `Dense` here, blocks of codes in `stored.h`.
+// b = rows of values). An element's bits do not depend on the blocking. b is read through a reader, `Dense`, which widens
+// 16-bit numbers as it goes. Blocks of codes have products of their own (coded.h).
 #pragma once
 
 #include <utility>
 
 #include "ops/lanes.h"
+#include "simd/simd.h"
 
-#ifndef TM_INLINE
-#define TM_INLINE inline __attribute__((always_inline))
-#endif
 #define TM_INLINED __attribute__((always_inline))  // of a lambda
 
 namespace mill::TM_ISA {
@@ -26,8 +24,6 @@ constexpr int tile_vectors(int q) { return q > kTileQ ? 2 : 4; }
 constexpr int kNarrowQ = kTileQ;
 constexpr int tile_vectors(int q) { return q == 1 ? 4 : q == 2 ? 2 : 1; }
 #endif
-
-TM_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // f(0), f(1), … f(N − 1) with constants: arrays indexed by them live in registers.
 template <int N, class F>
@@ -52,7 +48,6 @@ struct Ahead {
 template <class E>
 struct Dense {
   static constexpr int kMostQ = sizeof(E) == 4 ? kTileQ : kNarrowQ;
-  static constexpr int64_t kRun = 0;  // rows that share something: all
   const E* p;
   int64_t stride, rows = INT64_MAX;
   const E* next = nullptr;
@@ -69,7 +64,7 @@ struct Dense {
     }
   };
   template <int V>
-  TM_INLINE Columns<V> columns(int64_t, int64_t first) const {
+  TM_INLINE Columns<V> columns(int64_t first) const {
     const int64_t at = first * kLanes;
     return {p + at, stride, {p + at, stride, rows, next ? next + at : nullptr}};
   }
@@ -100,19 +95,15 @@ void tile(const float* a, int64_t lda, const Rows& b, int64_t first, int64_t beg
   constants<Q>([&](auto q) TM_INLINED {
     constants<V>([&](auto v) TM_INLINED { sum[q][v] = to.add ? load(c + q * to.stride + v * kLanes) : splat(0.0f); });
   });
-  for (int64_t k = begin; k < end;) {
-    int64_t stop = end;
-    if constexpr (Rows::kRun != 0) stop = (k / Rows::kRun + 1) * Rows::kRun < end ? (k / Rows::kRun + 1) * Rows::kRun : end;
-    const auto columns = b.template columns<V>(k, first);
-    for (; k < stop; ++k) {
-      Lanes row[V];
-      constants<V>([&](auto v) TM_INLINED { row[v] = columns(k, v); });
-      columns.ahead(k);
-      constants<Q>([&](auto q) TM_INLINED {
-        const Lanes x = splat(a[q * lda + k]);
-        constants<V>([&](auto v) TM_INLINED { sum[q][v] = fma(x, row[v], sum[q][v]); });
-      });
-    }
+  const auto columns = b.template columns<V>(first);
+  for (int64_t k = begin; k < end; ++k) {
+    Lanes row[V];
+    constants<V>([&](auto v) TM_INLINED { row[v] = columns(k, v); });
+    columns.ahead(k);
+    constants<Q>([&](auto q) TM_INLINED {
+      const Lanes x = splat(a[q * lda + k]);
+      constants<V>([&](auto v) TM_INLINED { sum[q][v] = fma(x, row[v], sum[q][v]); });
+    });
   }
   constants<Q>([&](auto q) TM_INLINED {
     float* row = c + q * to.stride;
