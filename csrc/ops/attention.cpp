@@ -13,7 +13,7 @@
 namespace mill::TM_ISA {
 namespace {
 
-constexpr int64_t kSpan = 8;       // blocks
+constexpr int64_t kSpan = 4;       // blocks
 constexpr int64_t kQueries = 120;  // about as many in a tile: they share widened keys and values
 constexpr int kSources = 4;
 
@@ -82,9 +82,9 @@ int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // Floats of scratch that a tile of n queries and tokens needs.
 int64_t tile_floats(int64_t n, int64_t width, int64_t v_stride) {
-  const int64_t coded = padded(n * width / 2) + padded(n * width / 32) + padded(n) + kNarrowQ * (kBlock + 2 * kLanes) + 2 * v_stride;
+  const int64_t coded = padded(n * width / 2) + padded(n * width / 32) + padded(n) + 2 * v_stride + (kBlock / 2 + 2) * kNarrowQ * (v_stride / 32 + 1);
   return padded(n * width) + kNarrowQ * kBlock + width * kBlock + (kBlock + kNarrowQ + 2 * n) * v_stride + 10 * padded(n) +
-         coded + 2 * kBlock;
+         coded + 3 * kBlock;
 }
 
 Tile Attention::lay_out(std::byte* memory) const {
@@ -110,7 +110,7 @@ Tile Attention::lay_out(std::byte* memory) const {
     return Wide{codes, reinterpret_cast<int32_t*>(take(rows * groups)), take(rows), numbers, groups};
   };
   tile.codes = take_wide(n, width, width / 32);
-  tile.weights = take_wide(kNarrowQ, kBlock, 1);
+  tile.weights = take_wide(kNarrowQ * ((v_stride + 31) / 32), kBlock, 1);
   tile.d = take((v_stride + 31) / 32 * kBlock);
   return tile;
 }
@@ -164,16 +164,12 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
   for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
-  // The page that follows lies elsewhere: its first rows come while this one's last values are summed.
+  // What follows comes while few queries use this block; many of them give the hardware time.
   const std::byte* next = nullptr;
-  if (rows.cache && (b + 1) * rows.rows < tile.last[n - 1]) {
+  if (rows.cache && queries <= kNarrowQ && (b + 1) * rows.rows < tile.last[n - 1]) {
     const PagedCache& cache = *rows.cache;
     next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
   }
-  const auto soft = [&](int64_t i, float* score, uint64_t mask, float& most, float& sum) {
-    if (softcap != 0.0f || alibi != 0.0f || bias) adjust(score, g * group + i % group, t + i / group, rows, b);
-    if (mask) soften(score, rows.lanes / kLanes, mask, most, sum);
-  };
   // A few queries after the other go all the way, so that keys and values stay in the nearest cache.
   const auto attend = [&](int64_t most_at_once, const auto& score, const auto& weigh) {
     for (int64_t first = 0; first < queries; first += most_at_once) {
@@ -185,10 +181,11 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       uint64_t masks[kNarrowQ];
       store(most, splat(-INFINITY));
       store(sum, splat(0.0f));
-      for (int64_t i = 0; i < count; ++i) {
-        masks[i] = tile.masks[(first + i) / group];
-        soft(first + i, tile.s + i * kBlock, masks[i], most[i], sum[i]);
-      }
+      for (int64_t i = 0; i < count; ++i) masks[i] = tile.masks[(first + i) / group];
+      if (softcap != 0.0f || alibi != 0.0f || bias)
+        for (int64_t i = 0; i < count; ++i)
+          adjust(tile.s + i * kBlock, g * group + (first + i) % group, t + (first + i) / group, rows, b);
+      soften(tile.s, count, rows.lanes / kLanes, masks, most, sum);
       join(into, most, sum, count);
       weigh(count, masks, into, most, sum);
     }
@@ -210,6 +207,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const PagedCache& cache = *rows.cache;
     const std::byte* p = cache.block(rows.table[s * rows.columns + b / cache.blocks], g, b % cache.blocks);
     const std::byte* v = p + cache.v_offset;
+    const Fetch fetch{p, next, cache.block_bytes / 256 * 64};
     if (!cache.v) {
       for (int64_t r = lo; r < hi; ++r) {
         widen_row(cache.type, p, cache.k_stride, r, padded(width), tile.v);
@@ -219,10 +217,11 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       return attend_rows(wide_keys, kBlock, wide_values);
     }
     const auto codes = [&]<class C>() {
-      const CodedBlock block{p, v, p + cache.block_bytes, next ? next : p, width, v_stride / kLanes, rows.lanes};
+      const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
       value_scales<C>(block, tile.d);
+      const int64_t passes = (queries + kWideQ - 1) / kWideQ;
       attend(
-          kWideQ, [&](int64_t first, int64_t count) { code_scores<C>(block, tile.codes.from(first), count, tile.s); },
+          (queries + passes - 1) / passes, [&](int64_t first, int64_t count) { code_scores<C>(block, tile.codes.from(first), count, tile.s); },
           [&](int64_t count, const uint64_t* masks, const Partial& into, const float* keep, const float* take) {
             Wide weights = tile.weights;
             weights.n = rows.lanes;
@@ -233,8 +232,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       const E *key = reinterpret_cast<const E*>(p), *value = reinterpret_cast<const E*>(v);
       // For few queries numbers are widened as they are multiplied, for more of them once for all.
       if (sizeof(E) == 4 || queries <= kNarrowQ)
-        return attend_rows(Dense<E>{key, rows.lanes}, rows.lanes,
-                           Dense<E>{value, cache.v_stride, cache.rows, reinterpret_cast<const E*>(next)});
+        return attend_rows(Dense<E>{key, rows.lanes, fetch}, rows.lanes, Dense<E>{value, cache.v_stride, fetch});
       widen(key, width * rows.lanes, tile.k);
       for (int64_t r = lo; r < hi; ++r) widen(value + r * cache.v_stride, v_stride, tile.v + r * v_stride);
       attend_rows(Dense<float>{tile.k, rows.lanes}, rows.lanes, wide_values);

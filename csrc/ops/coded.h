@@ -107,55 +107,57 @@ inline void round_query(const float* q, const Wide& to, int32_t offset) {
 }
 
 // Infinities and NaNs take all: 1 for them, 0 for the rest, times what is largest.
-inline int32_t round_endless(const float* x, int64_t n, int32_t top, std::byte* to, float& scale) {
-  int32_t sum = 0;
-  for (int64_t j = 0; j < n; j += kLanes) {
+template <int V>
+Ints round_endless(const Floats (&x)[V], int32_t top, std::byte* to, int64_t n, float& scale) {
+  Floats codes[V];
+  for (int v = 0; v < V; ++v) {
     float code[kLanes];
-    for (int i = 0; i < kLanes; ++i) code[i] = std::isfinite(x[j + i]) ? 0.0f : x[j + i] < 0.0f ? -1.0f : 1.0f;
-    const Ints codes = round_even(load_floats(code));
-    store_wide(to, n, j, codes);
-    sum += total(codes);
+    store(code, x[v]);
+    for (float& e : code) e = std::isfinite(e) ? 0.0f : e < 0.0f ? -1.0f : 1.0f;
+    codes[v] = load_floats(code);
   }
   scale = float_of_bits(top);
-  return sum;
+  return round_by(codes, 1.0f, to, n, 0);
 }
 
-// p·d of the rows that a query sees, V vectors of them → row 0 of `to`.
+// V vectors of p·d, of the rows that a query sees.
 template <int V>
-TM_INLINE void round_weights(const float* p, const float* d, uint64_t visible, const Wide& to, int32_t offset) {
-  Floats x[V];
-  Ints most = broadcast(0);
-  const bool all = V == 4 && visible == ~uint64_t{0};
-  for (int v = 0; v < V; ++v) {
-    Lanes product = load(p + v * kLanes) * load(d + v * kLanes);
-    if (!all) product = select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), product, splat(0.0f));
-    x[v] = as_floats(product);
-    most = max(most, magnitude(x[v]));
-  }
-  const int32_t top = largest(most);
-  float up;
-  powers(top, up, *to.scale);
-  int32_t sum;
-  if (__builtin_expect(top >= kInfinity, 0)) {
-    float all_of[V * kLanes];
-    for (int v = 0; v < V; ++v) store(all_of + v * kLanes, x[v]);
-    sum = round_endless(all_of, V * kLanes, top, to.codes, *to.scale);
-  } else {
-    sum = total(round_by(x, up, to.codes, to.n, 0));
-  }
-  *to.start = -offset * sum;
+TM_INLINE void weights_of(const float* p, const float* d, uint64_t visible, Floats (&x)[V]) {
+  for (int v = 0; v < V; ++v) x[v] = as_floats(load(p + v * kLanes) * load(d + v * kLanes));
+  if (V == 4 && visible == ~uint64_t{0}) return;
+  for (int v = 0; v < V; ++v)
+    x[v] = as_floats(select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), as_lanes(x[v]), splat(0.0f)));
 }
 
-// One head's block of codes in a page, and the block that follows, of which lines are fetched `kAhead` bytes early.
-struct CodedBlock {
-  static constexpr int64_t kAhead = 2048;
-  const std::byte *p, *values, *end, *next;
-  int64_t width, columns, lanes;  // K; vectors of values that are wanted
-
-  TM_INLINE void ahead(const std::byte* at) const {
-    at += kAhead;
-    prefetch(at < end ? at : next + (at - end));
+// p·d of n queries → rows 0 … n − 1 of `to`; step by step for all, as in `soften`.
+template <int V>
+TM_INLINE void round_weights(const float* p, const float* d, int64_t n, const uint64_t* visible, const Wide& to, int32_t offset) {
+  int32_t top[kNarrowQ];
+  Floats x[V];
+  for (int64_t q = 0; q < n; ++q) {
+    weights_of(p + q * kBlock, d, visible[q], x);
+    Ints most = magnitude(x[0]);
+    for (int v = 1; v < V; ++v) most = max(most, magnitude(x[v]));
+    top[q] = largest(most);
   }
+  Ints sum[kNarrowQ];
+  for (int64_t q = 0; q < n; ++q) {
+    float up;
+    powers(top[q], up, to.scale[q]);
+    weights_of(p + q * kBlock, d, visible[q], x);
+    if (__builtin_expect(top[q] >= kInfinity, 0))
+      sum[q] = round_endless(x, top[q], to.codes + q * 2 * to.n, to.n, to.scale[q]);
+    else
+      sum[q] = round_by(x, up, to.codes + q * 2 * to.n, to.n, 0);
+  }
+  for (int64_t q = 0; q < n; ++q) to.start[q] = -offset * total(sum[q]);
+}
+
+// One head's block of codes in a page.
+struct CodedBlock {
+  const std::byte *p, *values;
+  int64_t width, columns, lanes;  // K; vectors of values that are wanted
+  Fetch fetch;
 };
 
 // Lines of keys of one group of 32 dims, from vector `first` of keys on; of values, from vector `first` of dims on.
@@ -169,8 +171,7 @@ struct KeyLines {
   TM_INLINE void lines(int64_t step, int part, Line (&to)[V]) const {
     const std::byte* at = p + step * 4 * block.lanes;
     for (int v = 0; v < V; ++v) to[v] = C::key(at + 64 * v, part);
-    if (part == 0)
-      for (int v = 0; v < V; ++v) block.ahead(at + 64 * v);
+    if (part == 0) block.fetch.lines<V>(at);
   }
   TM_INLINE int64_t quad(int64_t step, int part) const { return 8 * group + step + 4 * part; }
 };
@@ -184,7 +185,7 @@ struct ValueLines {
   TM_INLINE void lines(int64_t step, int, Line (&to)[V]) const {
     const std::byte* at = p + step * 64 * C::kValueLines;
     for (int v = 0; v < V; ++v) to[v] = C::value(at, first + v);
-    for (int v = 0; v < C::kValueLines; ++v) block.ahead(at + 64 * v);
+    block.fetch.lines<C::kValueLines>(at);
   }
   TM_INLINE int64_t quad(int64_t step, int) const { return step; }
 };
@@ -275,14 +276,13 @@ void value_scales(const CodedBlock& block, float* d) {
     }
 }
 
-// Values weighed by p (rows of kBlock) join those of `into`. d: of value_scales; x: room for the inputs.
+// Values weighed by p (rows of kBlock) join those of `into`. d: of value_scales; x: room for the inputs of all groups of dims.
 template <class C>
 void weigh_codes(const CodedBlock& block, const float* p, int64_t queries, const float* d, const uint64_t* masks,
                  const Wide& x, const Partial& into, const float* keep, const float* take) {
   for (int64_t b = 0; 2 * b < block.columns; ++b) {
     const auto round = [&](auto vectors) {
-      for (int64_t q = 0; q < queries; ++q)
-        round_weights<vectors>(p + q * kBlock, d + b * kBlock, masks[q], x.from(q), C::kOffset);
+      round_weights<vectors>(p, d + b * kBlock, queries, masks, x.from(b * queries), C::kOffset);
     };
     switch (block.lanes / kLanes) {
       case 1: round(std::integral_constant<int, 1>{}); break;
@@ -290,8 +290,9 @@ void weigh_codes(const CodedBlock& block, const float* p, int64_t queries, const
       case 3: round(std::integral_constant<int, 3>{}); break;
       default: round(std::integral_constant<int, 4>{});
     }
-    with_count(queries, [&](auto n) { value_tile<C, n, kWideV>(block, x, b, into, keep, take); });
   }
+  for (int64_t b = 0; 2 * b < block.columns; ++b)
+    with_count(queries, [&](auto n) { value_tile<C, n, kWideV>(block, x.from(b * queries), b, into, keep, take); });
 }
 
 }  // namespace mill::TM_ISA

@@ -32,41 +32,44 @@ TM_INLINE void constants(const F& f) {
   (std::make_integer_sequence<int, N>{});
 }
 
-// What lies `kAhead` rows ahead in pages that come from memory: rows of this block, then of the one that follows (`next`,
-// if any), which lies elsewhere.
-template <class E, int64_t kAhead>
-struct Ahead {
-  const E *p, *tail;
-  int64_t stride, rows;
+// The block of a page that is read next, fetched as lines of this one are used: from four places at once, each a stream that
+// the hardware follows, and there every second line, whose neighbour the hardware brings. One stream of lines alone comes at
+// half the speed: few are under way at a time.
+struct Fetch {
+  const std::byte *block = nullptr, *next = nullptr;
+  int64_t quarter = 0;  // of its bytes
 
-  TM_INLINE Ahead(const E* block, int64_t stride, int64_t rows, const E* next)
-      : p(block), tail(next ? next - rows * stride : block - kAhead * stride), stride(stride), rows(rows) {}
-  TM_INLINE const E* operator()(int64_t k) const { return (k + kAhead < rows ? p : tail) + (k + kAhead) * stride; }
+  // N lines of this block are used, from `at` on.
+  template <int N>
+  TM_INLINE void lines(const void* at) const {
+    const int64_t line = (static_cast<const std::byte*>(at) - block) / 64, to = line / 4;
+    if (!next || to % 2) return;
+    const int64_t first = N >= 4 ? 0 : N == 2 ? line & 2 : line & 3;
+    for (int n = 0; n < N && n < 4; ++n) prefetch(next + 64 * to + (first + n) * quarter);
+  }
 };
 
-// Rows of plain numbers, `stride` apart; `rows` and `next` matter for what comes from memory.
+// Rows of plain numbers, `stride` apart; `fetch` matters for what comes from memory.
 template <class E>
 struct Dense {
   static constexpr int kMostQ = sizeof(E) == 4 ? kTileQ : kNarrowQ;
   const E* p;
-  int64_t stride, rows = INT64_MAX;
-  const E* next = nullptr;
+  int64_t stride;
+  Fetch fetch = {};
 
   template <int V>
   struct Columns {
     const E* p;
     int64_t stride;
-    Ahead<E, 32> rows_ahead;
+    Fetch fetch;
     TM_INLINE Lanes operator()(int64_t k, int v) const { return load(p + k * stride + v * kLanes); }
     TM_INLINE void ahead(int64_t k) const {
-      if constexpr (sizeof(E) == 2)
-        for (int line = 0; line < V; line += 2) prefetch(rows_ahead(k) + line * kLanes);
+      if constexpr (sizeof(E) == 2) fetch.lines<(V + 1) / 2>(p + k * stride);
     }
   };
   template <int V>
   TM_INLINE Columns<V> columns(int64_t first) const {
-    const int64_t at = first * kLanes;
-    return {p + at, stride, {p + at, stride, rows, next ? next + at : nullptr}};
+    return {p + first * kLanes, stride, fetch};
   }
 };
 
