@@ -14,6 +14,9 @@ import numpy.typing as npt
 from tensormill.config import in_words
 from tensormill.errors import BackendError
 
+# Python's own choice would be memory that processes share, which Linux as a rule gives no huge pages.
+_PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+
 
 def region(size: int) -> npt.NDArray[np.uint8]:
     """uint8 [size] on a page border; the array keeps the mapping alive. BackendError if the machine has not so much memory."""
@@ -23,7 +26,7 @@ def region(size: int) -> npt.NDArray[np.uint8]:
             "lower --ctx, --sequences, --chunk or --rows, or choose a smaller model"
         )
     try:
-        mapped = mmap.mmap(-1, max(size, 1))
+        mapped = mmap.mmap(-1, max(size, 1), **_PRIVATE)
     except OSError as why:
         raise BackendError(
             f"the system gives no block of {size / 1e9:.1f} GB ({why.strerror}); "
