@@ -27,33 +27,6 @@ struct Call {
   TM_INLINE float* row(int64_t i) const { return out + (out_rows != nullptr ? out_rows[i] : i) * out_stride; }
 };
 
-// What a group needs of the activations besides codes and scales, for n groups of 32 inputs: where the int32
-// accumulator starts, -offset * (sum of codes), and with mins float(sum of codes) * scale.
-template <class S>
-TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* __restrict start, float* __restrict sum) {
-  const float* __restrict scales = x.scales;
-  const int16_t* __restrict sums = x.sums;
-  if constexpr (S::kHalves) {
-    for (int64_t h = 0; h < 2 * n; ++h) start[h] = -S::kOffset * sums[h];
-  } else {
-    for (int64_t g = 0; g < n; ++g) {  // both halves in one load: gcc makes vectors of this, not of two int16 loads
-      const auto pair = static_cast<uint32_t>(load_i32(sums + 2 * g));
-      start[g] = -S::kOffset * ((static_cast<int32_t>(pair << 16) >> 16) + (static_cast<int32_t>(pair) >> 16));
-    }
-  }
-  if constexpr (!S::kMins) return;
-  for (int64_t g = 0; g < n; ++g) {
-    const auto pair = static_cast<uint32_t>(load_i32(sums + 2 * g));
-    const int32_t low = static_cast<int32_t>(pair << 16) >> 16, high = static_cast<int32_t>(pair) >> 16;
-    if constexpr (S::kHalves) {
-      sum[2 * g] = static_cast<float>(low) * scales[g];
-      sum[2 * g + 1] = static_cast<float>(high) * scales[g];
-    } else {
-      sum[g] = static_cast<float>(low + high) * scales[g];
-    }
-  }
-}
-
 TM_INLINE int valid_rows(const Matrix& m, int64_t panel) {  // rows of a panel that exist
   const int64_t left = m.rows - panel * kPanel;
   return static_cast<int>(left < kPanel ? left : kPanel);

@@ -6,15 +6,25 @@
 //     static constexpr int kFront;    // bytes of each block that lie in front of the panel (0 or 32: its f16 d)
 //     static constexpr int kGroup;    // inputs that share a scale: 32 or 16
 //     static constexpr bool kMins;    // weight = code * scale - min
+//     static constexpr bool kWhole;   // blocks of 256 whose scales and mins are whole numbers, times d and dmin
 //     static constexpr int kOffset;   // code = line byte - kOffset
 //     static constexpr bool kWide;    // line bytes above 127 occur (then kOffset = 128)
-//     static constexpr bool kDear;    // may be left out: decoding costs more than scratch does, from 9 tokens on
 //     static constexpr int kFileInputs, kFileBytes;  // a block in the file
-//     static void scales(const uint8_t* front, const uint8_t* block, float* scale, float* min);  // [groups][16]
+//     struct Scales {                 // of a packed block; k is a group of the block
+//       Scales(const uint8_t* front, const uint8_t* block);
+//       Floats scale(int k), min(int k);                              // kWhole is false
+//       Ints whole(int k), whole_min(int k); Floats d(), dmin();      // kWhole is true
+//     };
 //     static void lines(const uint8_t* block, int j, Use use);   // calls use(t, Bytes) for the 8 lines of inputs
 //                                     // 32 j .. 32 j + 31; byte 4 r + b of line t is row r, input 32 j + 4 t + b
 //     static void pack(const uint8_t* const rows[16], int blocks, uint8_t* front, uint8_t* block);
 //   };                                // rows: the file's blocks of this packed block, `blocks` of them exist
+//
+// May be left out:
+//     static constexpr bool kDear;    // decoding costs more than scratch does, from 9 tokens on
+//     static constexpr bool kHuge;    // scales of 2^100 and more occur
+//     static constexpr bool kOnes;    // all whole scales are 1
+//     static constexpr int kFold;     // whole scale * code + kFold is a byte (of the negated scale where it is 128)
 #pragma once
 #include <utility>
 
@@ -43,6 +53,7 @@ struct FormatKernels {
 template <class F> constexpr Geometry geometry_of() {
   static_assert(F::kBytes % 64 == 0 && F::kInputs % F::kFileInputs == 0 && F::kInputs % 32 == 0);
   static_assert(512 % F::kInputs == 0 && (!F::kWide || F::kOffset == 128));
+  static_assert(!F::kWhole || (F::kInputs == 256 && F::kFileInputs == 256));
   return {F::kFileInputs, F::kFileBytes, F::kInputs, F::kBytes, F::kFront};
 }
 

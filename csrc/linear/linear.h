@@ -1,10 +1,15 @@
 // Matrix products with packed weights: the doors. out[t, n] = sum over k of x[t, k] W[n, k].
 //
 // One arithmetic for each weight type, whatever the number of tokens, the cut into panels or the instruction set:
-//   quantised types  x is int8 codes with a float32 scale for each 32 inputs; a weight is code * scale [- min] with
-//                    one scale for each group of g = 32 or 16 inputs. Groups ascending from f = 0:
-//                      f = fma(float(isum), scale * da, f)           isum = sum of codes x codes, exact
-//                      f = fma(-min, float(asum) * da, f)            asum = sum of x's codes, types with mins only
+//   quantised types  x is int8 codes with a float32 scale da for each 32 inputs; a weight is code * s [- m] with one s
+//                    (and m) for each group of 32 or 16 inputs. Groups ascending from f = 0:
+//                      f = fma(float(isum) * s, da, f)               isum = sum of codes x codes, exact
+//                      f = fma(-m, float(asum) * da, f)              asum = sum of x's codes, types with mins only
+//   K, IQ, TQ types  a weight is (code * s) * d [- m * dmin], s and m whole numbers, d for a block of 256 inputs. Blocks
+//                    ascending from f = 0, groups as above:
+//                      h = fma(float(isum) * s, da, h) from h = 0, then f = fma(h, d, f)
+//                      l = fma(m, float(asum) * da, l) from l = 0, then f = fma(-l, dmin, f)
+//                    Q2_K, Q3_K: float(isum) * s is the (exact) sum over both groups of 32 inputs.
 //   F32 F16 BF16     x is float32. For each 32 inputs: even = fma chain over inputs 0, 2, ..., odd = 1, 3, ..., both
 //                    from 0; f = f + (even + odd).
 // Weights lie in panels of 16 output rows (layouts are drawn in formats/*.h). Any thread may do any range of panels.

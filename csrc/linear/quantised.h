@@ -3,6 +3,7 @@
 #pragma once
 #include "linear/call.h"
 #include "linear/format.h"
+#include "linear/shape.h"
 #include "linear/tile.h"
 
 namespace mill::TM_ISA::linear {
@@ -16,14 +17,6 @@ template <class F> constexpr int gemv_tokens() {
 }
 inline constexpr int64_t kPrefetch = 2048;  // bytes ahead: measured best for DRAM, see docs
 
-template <class F> struct Shape {
-  using Tile = GroupShape<F::kGroup == 16, F::kMins, F::kWide>;
-  static constexpr bool kHalves = Tile::kHalves, kMins = Tile::kMins, kWide = Tile::kWide;
-  // Where wide codes are dotted as signed bytes, no offset is left to subtract.
-  static constexpr int kOffset = (kWide && kSignedDot) ? 0 : F::kOffset;
-  static constexpr int kParts = 32 / F::kGroup;  // scales for each 32 inputs
-};
-
 struct Prepared {  // a token's row for GEMV
   const int8_t* codes;
   const float* scales;
@@ -31,32 +24,70 @@ struct Prepared {  // a token's row for GEMV
   const float* sum;
 };
 
-// Groups [0, n) of one packed block, whose scales are decoded already; g is the number of its first group.
+template <class F> TM_INLINE Floats scale_of(const typename F::Scales& s, int k) {
+  if constexpr (F::kWhole) return to_floats(s.whole(k));
+  else return s.scale(k);
+}
+template <class F> TM_INLINE Floats min_of(const typename F::Scales& s, int k) {
+  if constexpr (F::kWhole) return to_floats(s.whole_min(k));
+  else return s.min(k);
+}
+
+// Group j of one packed block; g is its number in the row. Adds to h.
 template <class F, int NT>
-TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* scale, const float* min,
-                          const Prepared* x, Floats* f) {
+TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename F::Scales& scales, const Prepared* x,
+                          Floats* h) {
   using S = Shape<F>;
   constexpr int bytes = F::kBytes / (F::kInputs / 32), ahead = (bytes + 63) / 64;
   constexpr bool two = S::kHalves || NT <= 4;  // few tokens: two chains each, or the dots wait for one another
-  for (int j = 0; j < n; ++j, ++g) {
-    for (int i = 0; i < ahead; ++i) prefetch(block + j * bytes + kPrefetch + 64 * i);
-    Ints acc[NT][2];
-    for (int t = 0; t < NT; ++t) {
-      acc[t][0] = S::kOffset == 0 ? broadcast(0) : broadcast(x[t].start[S::kParts * g]);
-      acc[t][1] = S::kOffset == 0 || !S::kHalves ? broadcast(0) : broadcast(x[t].start[S::kParts * g + 1]);
+  for (int i = 0; i < ahead; ++i) prefetch(block + j * bytes + kPrefetch + 64 * i);
+  Ints acc[NT][2];
+  for (int t = 0; t < NT; ++t) {
+    acc[t][0] = broadcast(S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g]);
+    acc[t][1] = broadcast(!S::kHalves ? 0 : S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g + 1]);
+  }
+  F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
+    for (int t = 0; t < NT; ++t)
+      acc[t][two * (line >> 2)] = dot_at<S::kWide>(acc[t][two * (line >> 2)], codes, x[t].codes + 32 * g + 4 * line);
+  });
+  Floats scale[2], less[2];
+  if constexpr (S::kScaling != Scaling::kNone)
+    for (int i = 0; i < S::kParts; ++i) {
+      scale[i] = scale_of<F>(scales, S::kParts * j + i);
+      less[i] = less_of(scale[i]);
     }
-    F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
-      for (int t = 0; t < NT; ++t)
-        acc[t][two * (line >> 2)] = dot_at<S::kWide>(acc[t][two * (line >> 2)], codes, x[t].codes + 32 * g + 4 * line);
-    });
-    for (int h = 0; h < S::kParts; ++h) {
-      const Floats w = load_floats(scale + 16 * (j * S::kParts + h));
-      for (int t = 0; t < NT; ++t) {
-        const Ints sum = S::kHalves ? acc[t][h] : two ? add(acc[t][0], acc[t][1]) : acc[t][0];
-        f[t] = fma(to_floats(sum), mul(w, broadcast(x[t].scales[g])), f[t]);
-        if constexpr (S::kMins)
-          f[t] = fnma(load_floats(min + 16 * (j * S::kParts + h)), broadcast(x[t].sum[S::kParts * g + h]), f[t]);
-      }
+  for (int t = 0; t < NT; ++t) {
+    const Floats da = broadcast(x[t].scales[g]);
+    const Floats first = product<S>(S::kHalves || !two ? acc[t][0] : add(acc[t][0], acc[t][1]), scale[0], less[0]);
+    if constexpr (S::kJoined) {
+      h[t] = fma(add(first, product<S>(acc[t][1], scale[1], less[1])), da, h[t]);
+    } else {
+      h[t] = fma(first, da, h[t]);
+      if constexpr (S::kHalves) h[t] = fma(product<S>(acc[t][1], scale[1], less[1]), da, h[t]);
+    }
+  }
+  if constexpr (S::kMins && !S::kWhole)
+    for (int t = 0; t < NT; ++t) h[t] = fnma(min_of<F>(scales, j), broadcast(x[t].sum[g]), h[t]);
+}
+
+// Groups [0, n) of one packed block; g is the number of its first group.
+template <class F, int NT>
+TM_INLINE void gemv_block(const uint8_t* front, const uint8_t* block, int n, int64_t g, const Prepared* x, Floats* f) {
+  using S = Shape<F>;
+  const typename F::Scales scales(front, block);
+  if constexpr (!S::kWhole) {
+    for (int j = 0; j < n; ++j) gemv_group<F, NT>(block, j, g + j, scales, x, f);
+  } else {
+    Floats h[NT];
+    for (int t = 0; t < NT; ++t) h[t] = zero_floats();
+    for (int j = 0; j < kBlockGroups; ++j) gemv_group<F, NT>(block, j, g + j, scales, x, h);
+    for (int t = 0; t < NT; ++t) f[t] = fma(h[t], scales.d(), f[t]);
+    if constexpr (S::kMins) {
+      for (int t = 0; t < NT; ++t) h[t] = zero_floats();
+      for (int k = 0; k < kBlockGroups * S::kMinParts; ++k)
+        for (int t = 0; t < NT; ++t)
+          h[t] = fma(min_of<F>(scales, k), broadcast(x[t].sum[S::kMinParts * g + k]), h[t]);
+      for (int t = 0; t < NT; ++t) f[t] = fnma(h[t], scales.dmin(), f[t]);
     }
   }
 }
@@ -64,21 +95,16 @@ TM_INLINE void gemv_block(const uint8_t* block, int n, int64_t g, const float* s
 // One panel, NT tokens, of which the first n are stored.
 template <class F, int NT>
 void gemv(const uint8_t* panel, int64_t columns, const Prepared* x, float* const* out, int n, int valid) {
-  constexpr int per_block = F::kInputs / 32, scales = F::kInputs / F::kGroup;
+  constexpr int per_block = F::kInputs / 32;
   const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns);
   const int64_t groups = columns / 32;
-  alignas(64) float scale[scales * 16], min[F::kMins ? scales * 16 : 16];
   Floats f[NT];
   for (int t = 0; t < NT; ++t) f[t] = zero_floats();
   int64_t g = 0;
-  for (; g + per_block <= groups; g += per_block, block += F::kBytes) {
-    F::scales(panel + g / per_block * F::kFront, block, scale, min);
-    gemv_block<F, NT>(block, per_block, g, scale, min, x, f);
-  }
-  if (per_block > 1 && g < groups) {
-    F::scales(panel + g / per_block * F::kFront, block, scale, min);
-    gemv_block<F, NT>(block, static_cast<int>(groups - g), g, scale, min, x, f);
-  }
+  for (; g + per_block <= groups; g += per_block, block += F::kBytes, panel += F::kFront)
+    gemv_block<F, NT>(panel, block, per_block, g, x, f);
+  if constexpr (per_block > 1 && !F::kWhole)
+    if (g < groups) gemv_block<F, NT>(panel, block, static_cast<int>(groups - g), g, x, f);
   for (int t = 0; t < NT; ++t)
     if (t < n) valid == 16 ? store(out[t], f[t]) : store_first(out[t], f[t], valid);
 }
@@ -93,27 +119,65 @@ void gemv_of(int n, const uint8_t* panel, int64_t columns, const Prepared* x, fl
   gemv<F, NT>(panel, columns, x, out, n, valid);
 }
 
-// Groups [g0, g0 + n) of 32 inputs of a panel -> byte lines [n][8][64], scales and mins [n * 32 / kGroup][16].
-template <class F>
-void decode_groups(const uint8_t* panel, int64_t columns, int64_t g0, int n, uint8_t* lines, float* scale, float* min) {
-  constexpr int per_block = F::kInputs / 32, scales_per_group = 32 / F::kGroup;
+// Line t of a block's group j as GEMM wants it: its scale folded into the code, where the format is folded.
+template <class F> TM_INLINE Bytes decoded(Bytes codes, const typename F::Scales& s, int j, int line) {
+  if constexpr (!DecodedShape<F>::kFolded) return codes;
+  else {
+    const Ints whole = s.whole(j * 32 / F::kGroup + (F::kGroup == 16 ? line >> 2 : 0));
+    constexpr bool negated = F::kFold != 0;
+    return add(times(add(codes, broadcast_byte(-F::kOffset)), negated ? sub(broadcast(0), whole) : whole),
+               broadcast_byte(F::kFold));
+  }
+}
+
+// Groups [g0, g0 + n) of 32 inputs of a panel.
+template <class F> void decode_groups(const uint8_t* panel, int64_t columns, int64_t g0, int n, DecodedPanel& to) {
+  using S = DecodedShape<F>;
+  constexpr int per_block = F::kInputs / 32;
   const int64_t b0 = g0 / per_block;
   const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns) + b0 * F::kBytes;
   for (int j0 = 0; j0 < n; j0 += per_block, block += F::kBytes) {
-    const int k = 16 * j0 * scales_per_group;
-    F::scales(panel + (b0 + j0 / per_block) * F::kFront, block, scale + k, min + (F::kMins ? k : 0));
-    for (int j = 0; j < per_block && j0 + j < n; ++j)
-      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA { store(lines + ((j0 + j) * 8 + line) * 64, codes); });
+    const typename F::Scales s(panel + (b0 + j0 / per_block) * F::kFront, block);
+    const int end = n - j0 < per_block ? n - j0 : per_block;
+    if constexpr (S::kScaling != Scaling::kNone)
+      for (int k = 0; k < end * S::kParts; ++k) {
+        const Floats scale = scale_of<F>(s, k);
+        store(to.scale + 16 * (j0 * S::kParts + k), scale);
+        store(to.less + 16 * (j0 * S::kParts + k), less_of(scale));
+      }
+    if constexpr (S::kMins)
+      for (int k = 0; k < end * S::kMinParts; ++k) store(to.min + 16 * (j0 * S::kMinParts + k), min_of<F>(s, k));
+    if constexpr (S::kWhole) {
+      store(to.d + 16 * (j0 / kBlockGroups), S::kFolded && S::kOffset != 0 ? sub(zero_floats(), s.d()) : s.d());
+      if constexpr (S::kMins) store(to.dmin + 16 * (j0 / kBlockGroups), s.dmin());
+    }
+    for (int j = 0; j < end; ++j)
+      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
+        store(to.lines + ((j0 + j) * 8 + line) * 64, decoded<F>(codes, s, j, line));
+      });
   }
 }
 
 template <class F> void decode_row(const uint8_t* panel, int row, int64_t columns, float* out) {
-  constexpr int chunk = F::kInputs / 32, scales = F::kInputs / F::kGroup;
-  alignas(64) uint8_t lines[F::kInputs * 16];
-  alignas(64) float scale[scales * 16], min[scales * 16];
-  for (int64_t g0 = 0; g0 < columns / 32; g0 += chunk) {
-    const int n = static_cast<int>(columns / 32 - g0 < chunk ? columns / 32 - g0 : chunk);
-    decode_groups<F>(panel, columns, g0, n, lines, scale, min);
+  constexpr int per_block = F::kInputs / 32, scales = F::kInputs / F::kGroup;
+  const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns);
+  for (int64_t g0 = 0; g0 < columns / 32; g0 += per_block, block += F::kBytes, panel += F::kFront) {
+    alignas(64) uint8_t lines[F::kInputs * 16];
+    alignas(64) float scale[scales * 16], min[scales * 16];
+    const typename F::Scales s(panel, block);
+    for (int k = 0; k < scales; ++k) {
+      Floats d = scale_of<F>(s, k);
+      if constexpr (F::kWhole) d = mul(d, s.d());
+      store(scale + 16 * k, d);
+      if constexpr (F::kMins) {
+        Floats m = min_of<F>(s, k);
+        if constexpr (F::kWhole) m = mul(m, s.dmin());
+        store(min + 16 * k, m);
+      }
+    }
+    const int n = static_cast<int>(columns / 32 - g0 < per_block ? columns / 32 - g0 : per_block);
+    for (int j = 0; j < n; ++j)
+      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA { store(lines + (j * 8 + line) * 64, codes); });
     for (int k = 0; k < 32 * n; ++k) {
       const int code = lines[(k / 4) * 64 + 4 * row + k % 4] - F::kOffset;
       const float value = static_cast<float>(code) * scale[k / F::kGroup * 16 + row];
@@ -127,7 +191,7 @@ template <class F>
 void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, int64_t t0, int n, uint8_t* scratch) {
   using S = Shape<F>;
   Prepared x[kGemvTokens + kGemvTile];
-  const int64_t groups = m.columns / 32, parts = groups * S::kParts, bytes = panel_size(geometry_of<F>(), m.columns);
+  const int64_t groups = m.columns / 32, parts = groups * (32 / F::kGroup), bytes = panel_size(geometry_of<F>(), m.columns);
   for (int t = 0; t < n; ++t) {
     const Tokens row = call.token(t0 + t);
     auto* start = reinterpret_cast<int32_t*>(scratch) + 2 * parts * t;
@@ -148,13 +212,13 @@ void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, 
 
 template <class F, int P>
 void gemm_panels(const Matrix& m, int64_t panel, const Call& call, TileScratch& s) {
-  using S = Shape<F>;
+  using S = DecodedShape<F>;
   const int64_t groups = m.columns / 32, bytes = panel_size(geometry_of<F>(), m.columns);
   const int tile = tile_tokens(call.n_tokens);
   for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
     const int n = static_cast<int>(groups - g0 < kChunkGroups ? groups - g0 : kChunkGroups);
     for (int p = 0; p < P; ++p)
-      decode_groups<F>(m.data + (panel + p) * bytes, m.columns, g0, n, s.lines[p], s.scale[p], s.min[p]);
+      decode_groups<F>(m.data + (panel + p) * bytes, m.columns, g0, n, s.panel[p]);
     for (int64_t t0 = 0; t0 < call.n_tokens; t0 += tile) {
       const int nt = static_cast<int>(call.n_tokens - t0 < tile ? call.n_tokens - t0 : tile);
       TileTokens x;

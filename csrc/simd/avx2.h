@@ -69,6 +69,7 @@ TM_INLINE Ints bit_and(Ints a, Ints b) { TM_BOTH(Ints, _mm256_and_si256(a.v[i], 
 TM_INLINE Ints max(Ints a, Ints b) { TM_BOTH(Ints, _mm256_max_epi32(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Ints shift_left(Ints a) { TM_BOTH(Ints, _mm256_slli_epi32(a.v[i], n)); }
 template <int n> TM_INLINE Ints shift_right(Ints a) { TM_BOTH(Ints, _mm256_srli_epi32(a.v[i], n)); }
+TM_INLINE Ints shift_right(Ints a, int n) { TM_BOTH(Ints, _mm256_srli_epi32(a.v[i], n)); }
 TM_INLINE Floats to_floats(Ints a) { TM_BOTH(Floats, _mm256_cvtepi32_ps(a.v[i])); }
 TM_INLINE Ints bits(Floats a) { TM_BOTH(Ints, _mm256_castps_si256(a.v[i])); }
 TM_INLINE Floats from_bits(Ints a) { TM_BOTH(Floats, _mm256_castsi256_ps(a.v[i])); }
@@ -107,6 +108,16 @@ TM_INLINE void store(void* p, Bytes a) {
 TM_INLINE Bytes broadcast_byte(int x) { TM_BOTH(Bytes, _mm256_set1_epi8(static_cast<char>(x))); }
 TM_INLINE Bytes as_bytes(Ints a) { TM_BOTH(Bytes, a.v[i]); }
 TM_INLINE Bytes add(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_add_epi8(a.v[i], b.v[i])); }
+TM_INLINE Bytes times(Bytes a, Ints n) {  // the four bytes of a lane times its number, modulo 256
+  const __m256i byte = _mm256_set1_epi16(255);
+  Bytes r;
+  for (int i = 0; i < 2; ++i) {
+    const __m256i both = _mm256_blend_epi16(n.v[i], _mm256_slli_epi32(n.v[i], 16), 0xAA);
+    const __m256i even = _mm256_mullo_epi16(a.v[i], both), odd = _mm256_mullo_epi16(_mm256_srli_epi16(a.v[i], 8), both);
+    r.v[i] = _mm256_or_si256(_mm256_and_si256(even, byte), _mm256_slli_epi16(odd, 8));
+  }
+  return r;
+}
 // Where a byte taken as a fraction of 256 lies: 0, 1 or 2 thirds, rounded down.
 TM_INLINE Bytes thirds(Bytes a) {
   const auto least = [](__m256i x, int n) TM_LAMBDA {  // -1 where x >= n

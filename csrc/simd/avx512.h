@@ -56,6 +56,7 @@ TM_INLINE Ints bit_and(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
 TM_INLINE Ints max(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
 template <int n> TM_INLINE Ints shift_left(Ints a) { return {_mm512_slli_epi32(a.v, n)}; }
 template <int n> TM_INLINE Ints shift_right(Ints a) { return {_mm512_srli_epi32(a.v, n)}; }
+TM_INLINE Ints shift_right(Ints a, int n) { return {_mm512_srli_epi32(a.v, static_cast<unsigned>(n))}; }
 TM_INLINE Floats to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
 TM_INLINE Ints bits(Floats a) { return {_mm512_castps_si512(a.v)}; }
 TM_INLINE Floats from_bits(Ints a) { return {_mm512_castsi512_ps(a.v)}; }
@@ -77,6 +78,12 @@ TM_INLINE void store(void* p, Bytes a) { _mm512_storeu_si512(p, a.v); }
 TM_INLINE Bytes broadcast_byte(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
 TM_INLINE Bytes as_bytes(Ints a) { return {a.v}; }
 TM_INLINE Bytes add(Bytes a, Bytes b) { return {_mm512_add_epi8(a.v, b.v)}; }
+TM_INLINE Bytes times(Bytes a, Ints n) {  // the four bytes of a lane times its number, modulo 256
+  const __m512i low = _mm512_set1_epi32(0xFFFF), byte = _mm512_set1_epi16(255);
+  const __m512i both = _mm512_ternarylogic_epi32(n.v, low, _mm512_slli_epi32(n.v, 16), 0xEA);
+  const __m512i even = _mm512_mullo_epi16(a.v, both), odd = _mm512_mullo_epi16(_mm512_srli_epi16(a.v, 8), both);
+  return {_mm512_ternarylogic_epi32(even, byte, _mm512_slli_epi16(odd, 8), 0xEA)};
+}
 // Where a byte taken as a fraction of 256 lies: 0, 1 or 2 thirds, rounded down.
 TM_INLINE Bytes thirds(Bytes a) {
   const __m512i one = _mm512_set1_epi8(1);

@@ -68,6 +68,9 @@ template <int n> TM_INLINE Ints shift_right(Ints a) {  // logical
   if constexpr (n == 0) return a;
   else { TM_EACH(Ints, vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a.v[i]), n))); }
 }
+TM_INLINE Ints shift_right(Ints a, int n) {
+  TM_EACH(Ints, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.v[i]), vdupq_n_s32(-n))));
+}
 TM_INLINE Floats to_floats(Ints a) { TM_EACH(Floats, vcvtq_f32_s32(a.v[i])); }
 TM_INLINE Ints bits(Floats a) { TM_EACH(Ints, vreinterpretq_s32_f32(a.v[i])); }
 TM_INLINE Floats from_bits(Ints a) { TM_EACH(Floats, vreinterpretq_f32_s32(a.v[i])); }
@@ -100,6 +103,10 @@ TM_INLINE void store(void* p, Bytes a) {
 TM_INLINE Bytes broadcast_byte(int x) { TM_EACH(Bytes, vdupq_n_u8(static_cast<uint8_t>(x))); }
 TM_INLINE Bytes as_bytes(Ints a) { TM_EACH(Bytes, vreinterpretq_u8_s32(a.v[i])); }
 TM_INLINE Bytes add(Bytes a, Bytes b) { TM_EACH(Bytes, vaddq_u8(a.v[i], b.v[i])); }
+TM_INLINE Bytes times(Bytes a, Ints n) {  // the four bytes of a lane times its number, modulo 256
+  const int32x4_t low = vdupq_n_s32(255), ones = vdupq_n_s32(0x01010101);
+  TM_EACH(Bytes, vmulq_u8(a.v[i], vreinterpretq_u8_s32(vmulq_s32(vandq_s32(n.v[i], low), ones))));
+}
 // Where a byte taken as a fraction of 256 lies: 0, 1 or 2 thirds, rounded down.
 TM_INLINE Bytes thirds(Bytes a) {
   TM_EACH(Bytes, vaddq_u8(vshrq_n_u8(vcgtq_u8(a.v[i], vdupq_n_u8(85)), 7), vshrq_n_u8(vcgtq_u8(a.v[i], vdupq_n_u8(170)), 7)));

@@ -186,7 +186,7 @@ class ServerConfig:
     drain: float = 30.0
     """Seconds that answers under way have to end after SIGTERM."""
     memory: int = 0
-    """Most bytes of weights and caches of all loaded models together; 0: no limit. --kv-memory bounds the caches of each."""
+    """Most bytes that all loaded models and their caches take together; 0: no limit. --kv-memory bounds the caches of each."""
     otlp_endpoint: str = ""
     """Where traces go, such as http://localhost:4318 (OTLP over HTTP, needs tensormill[otel]); else what
     OTEL_EXPORTER_OTLP_ENDPOINT says, if anything."""

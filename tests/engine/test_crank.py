@@ -157,6 +157,21 @@ def test_a_cancelled_request_gives_back_all_it_held_and_disturbs_nobody(folder: 
                 assert tokens == expected[0][: len(tokens)] and len(tokens) < len(expected[0])
 
 
+def test_a_long_prompt_leaves_answers_their_pace(folder: Path) -> None:
+    """On a clock by which each token takes a millisecond, whoever decodes waits no longer than 0.1 s for a step."""
+    with open_engine(folder, sequences=4, context=1024, chunk=512) as engine:
+        crank = Crank(engine, clock=lambda: crank.computed / 1000)
+        assert not crank.take(ask("short", TEXT[:5], max_tokens=90))
+        for _ in range(3):
+            crank.turn()
+        assert not crank.take(ask("long", TEXT * 4))
+        sizes, before = [], crank.computed
+        while "long" not in {reply.id for reply in crank.turn()}:
+            sizes.append(crank.computed - before)
+            before = crank.computed
+    assert 90 < max(sizes) <= 100 and sum(sizes) > 700
+
+
 # ---- refusals ----
 
 

@@ -80,11 +80,16 @@ def _top4(b: np.ndarray, start: int, step: int) -> F32:  # the top 4 bits of lit
     return _odd(b[:, start::step] >> 4)
 
 
-def _iq1_m(b: np.ndarray) -> F32:
+def _iq1_m_d(b: np.ndarray) -> F32:
     words = b[:, 48:56].copy().view("<u2")
     d = np.bitwise_or.reduce(words >> 12 << np.array([0, 4, 8, 12], np.uint16), 1).astype("<u2")
+    return d.view("<f2").astype(np.float32)[:, None]
+
+
+def _iq1_m(b: np.ndarray) -> F32:
+    words = b[:, 48:56].copy().view("<u2")
     s = np.stack([(words >> k) & 7 for k in (0, 3, 6, 9)], -1).reshape(len(b), 16)
-    return d.view("<f2").astype(np.float32)[:, None] * _odd(s) / 8
+    return _iq1_m_d(b) * _odd(s) / 8
 
 
 def _ue4m3(code: np.ndarray) -> F32:
@@ -126,6 +131,29 @@ _MINS: dict[G, Callable[[np.ndarray], F32]] = {
     G.Q2_K: lambda b: _half(b, 82) * (b[:, :16] >> 4),
     G.Q4_K: lambda b: _half(b, 2) * _k_scales(b[:, 4:16])[1],
     G.Q5_K: lambda b: _half(b, 2) * _k_scales(b[:, 4:16])[1],
+}
+# Where scales (and mins) are whole numbers: the d (and dmin) of a block of 256 inputs that they are multiples of.
+_D: dict[G, Callable[[np.ndarray], F32]] = {
+    G.Q2_K: lambda b: _half(b, 80),
+    G.Q3_K: lambda b: _half(b, 108),
+    G.Q4_K: lambda b: _half(b, 0),
+    G.Q5_K: lambda b: _half(b, 0),
+    G.Q6_K: lambda b: _half(b, 208),
+    G.IQ4_XS: lambda b: _half(b, 0),
+    G.TQ1_0: lambda b: _half(b, 52),
+    G.TQ2_0: lambda b: _half(b, 64),
+    G.IQ1_S: lambda b: _half(b, 0) / 8,
+    G.IQ1_M: lambda b: _iq1_m_d(b) / 8,
+    G.IQ2_XXS: lambda b: _half(b, 0) / 8,
+    G.IQ2_XS: lambda b: _half(b, 0) / 8,
+    G.IQ2_S: lambda b: _half(b, 0) / 8,
+    G.IQ3_XXS: lambda b: _half(b, 0) / 4,
+    G.IQ3_S: lambda b: _half(b, 0),
+}
+_DMIN: dict[G, Callable[[np.ndarray], F32]] = {
+    G.Q2_K: lambda b: _half(b, 82),
+    G.Q4_K: lambda b: _half(b, 2),
+    G.Q5_K: lambda b: _half(b, 2),
 }
 QUANTISED = tuple(_SCALES)
 
@@ -178,14 +206,51 @@ def multiply_codes(kind: G, rows: np.ndarray, x: F32) -> F32:
     weights, scales, mins, g = split(kind, rows)
     codes, da, _ = quantise(x)
     out = np.zeros((len(x), len(rows)), np.float32)
-    for i in range(scales.shape[1]):
-        part = codes[:, g * i : g * i + g].astype(np.int64)
-        isum = (part @ weights[:, g * i : g * i + g].T.astype(np.int64)).astype(np.float32)
-        d = da[:, g * i // 32, None]
-        out = fma(isum, scales[None, :, i] * d, out)
-        if mins is not None:
-            out = fma(-mins[None, :, i], part.sum(1).astype(np.float32)[:, None] * d, out)
+    whole = kind in _D
+    d = _per_block(_D[kind], kind, rows) if whole else None
+    dmin = _per_block(_DMIN[kind], kind, rows) if kind in _DMIN else None
+    if d is not None:
+        scales = _whole(scales, d)
+    if dmin is not None and mins is not None:
+        mins = _whole(mins, dmin)
+    step = 256 // g if whole else scales.shape[1]
+    for block in range(0, scales.shape[1], step):
+        h, less = (np.zeros_like(out) if whole else out), np.zeros_like(out)
+        for i in range(block, block + step):
+            part = codes[:, g * i : g * i + g].astype(np.int64)
+            isum = (part @ weights[:, g * i : g * i + g].T.astype(np.int64)).astype(np.float32)
+            a = da[:, g * i // 32, None]
+            product = isum * scales[None, :, i]
+            if kind in _JOINED and i % 2 == 0:
+                first = product
+            else:
+                h = fma(first + product if kind in _JOINED else product, a, h)
+            if mins is not None:
+                asum = part.sum(1).astype(np.float32)[:, None] * a
+                if whole:
+                    less = fma(mins[None, :, i], asum, less)
+                else:
+                    h = fma(-mins[None, :, i], asum, h)
+        out = h if d is None else fma(h, d[None, :, block // step], out)
+        if dmin is not None:
+            out = fma(-less, dmin[None, :, block // step], out)
     return out
+
+
+_JOINED = (G.Q2_K, G.Q3_K)
+
+
+def _per_block(of: Callable[[np.ndarray], F32], kind: G, rows: np.ndarray) -> F32:
+    return of(rows.reshape(-1, kind.block_bytes)).astype(np.float32).reshape(len(rows), -1)
+
+
+def _whole(scales: F32, d: F32) -> F32:
+    """Scales [N, groups] as multiples of their block's d [N, blocks]."""
+    wide = np.repeat(d, scales.shape[1] // d.shape[1], 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole = np.where(wide == 0, 0, np.rint(scales / wide)).astype(np.float32)
+    np.testing.assert_array_equal(whole * wide, scales)
+    return whole
 
 
 def multiply_floats(kind: G, rows: np.ndarray, x: F32) -> F32:

@@ -90,3 +90,18 @@ def test_the_interpreter_runs_meanwhile() -> None:
 def test_more_memory_than_there_is_is_refused_at_once() -> None:
     with pytest.raises(BackendError, match=r"one block of 4611686018.4 GB is needed, and this machine has"):
         region(1 << 62)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="only Linux tells what memory is")
+def test_large_memory_is_private() -> None:
+    """Shared memory, which Python maps where nothing else is said, gets no huge pages: a decode of weights is 15 % slower."""
+    memory = region(8 << 20)
+    with open("/proc/self/maps") as maps:
+        spans = [line.split()[:2] for line in maps]
+    found = [rights for span, rights in spans if _holds(span, memory.ctypes.data)]
+    assert found == ["rw-p"]
+
+
+def _holds(span: str, address: int) -> bool:
+    first, last = (int(n, 16) for n in span.split("-"))
+    return first <= address < last

@@ -40,10 +40,10 @@ class Watched(Engine):
     computed = 0
     rows: list[np.ndarray]
 
-    def run(self, runs: Sequence[Run]) -> np.ndarray:
+    def outputs(self, runs: Sequence[Run]) -> dict[str, np.ndarray]:
         self.computed += sum(len(r.tokens) for r in runs)
-        made = super().run(runs)
-        self.rows.append(made.copy())
+        made = super().outputs(runs)
+        self.rows.append(made["logits"].copy())
         return made
 
     def answer(self, prompt: list[int], **sampling: object) -> tuple[list[int], int, np.ndarray]:

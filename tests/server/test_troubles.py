@@ -318,6 +318,25 @@ def test_models_are_loaded_when_asked_for_and_unloaded_for_others(model: Path, s
         assert ask("tiny").status_code == 200
 
 
+def test_caches_are_made_as_large_as_memory_for_all_models_allows(model: Path, slow: Path) -> None:
+    """Nobody says how large they are to be: the first model's take most of the room, the second's of the rest."""
+    room = 4 * slow.stat().st_size
+
+    def ask(live: Live, name: str) -> httpx.Response:
+        return httpx.post(live.url + "/v1/completions", json={"model": name, "prompt": "x", "max_tokens": 1}, timeout=60)
+
+    with serving(slow, model, flags=("--memory", str(room), "--ctx", "4096")) as live:
+        assert ask(live, "tiny").status_code == 200
+        states = [m["status"] for m in httpx.get(live.url + "/v1/models").json()["data"]]
+        assert all(s["loaded"] for s in states) and 0.8 * room < sum(s["bytes"] for s in states) <= room
+    little = ("--memory", str(slow.stat().st_size), "--no-preload")
+    with serving(slow, model, flags=little, wait=False) as live:
+        assert ask(live, "tiny").status_code == 200
+        answer = ask(live, "slow")
+        assert answer.status_code == 503 and "'slow' does not fit into --memory" in answer.json()["error"]["message"]
+        assert ask(live, "tiny").status_code == 200
+
+
 def test_web_pages_may_call_only_where_that_was_asked_for(live: Live, model: Path) -> None:
     asking = {"origin": "https://example.org", "access-control-request-method": "POST"}
     assert "access-control-allow-origin" not in httpx.options(live.url + "/v1/completions", headers=asking).headers

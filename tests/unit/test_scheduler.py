@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tensormill.cache import Cache
 from tensormill.scheduler import Scheduler, Sequence, Work
+from tensormill.scheduler.pace import Pace
 
 P = 4
 
@@ -161,6 +162,47 @@ def test_a_shared_beginning_is_computed_once() -> None:
     works = s.plan()
     assert [(w.sequence.id, len(w.tokens)) for w in works] == [("a", 1), ("b", 1), ("c", 1)]
     assert all(w.sequence.reused == 12 for w in works[1:])
+
+
+def seconds(decoding: int, prompts: int) -> float:
+    """What steps take on a machine that the next test makes up: 20 ms, and a millisecond a token."""
+    return 0.02 + 0.001 * (decoding + prompts)
+
+
+def test_who_decodes_waits_a_tenth_of_a_second_for_prompts_at_most() -> None:
+    s = make(pages=4000, budget=512)
+    for i in range(4):
+        s.add(sequence(f"d{i}", [i] * 9))
+    most = 0.0
+    for turn in range(60):
+        if turn in (4, 8):
+            s.add(sequence(f"p{turn}", [90 + turn] * 6000))
+        works = s.plan()
+        decoding = sum(len(w.tokens) for w in works if w.sequence.decoding)
+        prompts = sum(len(w.tokens) for w in works) - decoding
+        took = seconds(decoding, prompts)
+        most = max(most, took) if turn > 9 else 0.0  # until then it learns
+        assert not prompts or prompts >= 16
+        s.pace.stepped(decoding, prompts, 50.0 if turn == 30 else took)  # the machine was busy for a while
+        finish(s, works)
+    assert 0.08 < most <= 0.1
+    for i in range(4):
+        s.remove(next(x for x in s.running if x.id == f"d{i}"))
+    s.plan()
+    assert sum(len(w.tokens) for w in s.plan()) == 512  # nobody waits
+
+
+def test_prompts_get_as_much_time_as_slow_decoding() -> None:
+    pace = Pace()
+    assert pace.room() > 100_000  # nothing is known
+    pace.stepped(0, 100, 1.0)
+    for _ in range(9):
+        pace.stepped(4, 0, 0.5)
+    assert pace.room() == 50
+    pace.stepped(4, 0, 1000.0)  # held up by something else
+    assert pace.room() <= 70
+    pace.stepped(4, 1, 100.0)
+    assert pace.room() >= 16
 
 
 class Steps(RuleBasedStateMachine):

@@ -32,18 +32,21 @@ inline void put_signs(unsigned eight, int c, int row, uint8_t* at) {  // of inpu
   }
 }
 
-TM_INLINE Floats odd_scale(Ints four_bits, Floats d) {  // (2 s + 1) d: d has the type's unit in it
-  return mul(to_floats(add(add(four_bits, four_bits), broadcast(1))), d);
-}
+TM_INLINE Ints odd(Ints s) { return add(add(s, s), broadcast(1)); }  // scales are 2 s + 1
 
 template <int file_bytes, int group> struct CodebookBlock {
   static constexpr int kInputs = 256, kFront = 32, kGroup = group, kFileInputs = 256, kFileBytes = file_bytes;
-  static constexpr bool kMins = false, kWide = false, kDear = true;
-  static TM_INLINE Floats unit(const uint8_t* front, float unit) { return mul(load_f16(front), broadcast(unit)); }
-  static TM_INLINE void nibble_pair(const uint8_t* at, Floats d, float* out) {  // 16 bytes: two scales of 16 rows
-    const Ints both = load_u8_ints(at);
-    store(out, odd_scale(bit_and(both, broadcast(15)), d));
-    store(out + 16, odd_scale(shift_right<4>(both), d));
+  static constexpr bool kMins = false, kWide = false, kWhole = true, kDear = true;
+};
+
+// d in front, times what the file's unit is of ours; scales are nibbles, [pairs of groups][16 rows] bytes.
+template <int units> struct NibbleScales {
+  const uint8_t *front, *block;
+  TM_INLINE NibbleScales(const uint8_t* front, const uint8_t* block) : front(front), block(block) {}
+  TM_INLINE Floats d() const { return mul(load_f16(front), broadcast(1.0f / units)); }
+  TM_INLINE Ints whole(int k) const {
+    const Ints both = load_u8_ints(block + 16 * (k / 2));
+    return odd(k % 2 == 0 ? bit_and(both, broadcast(15)) : shift_right<4>(both));
   }
 };
 
@@ -80,10 +83,7 @@ template <class Row> struct SignedCodebook : Row {
 struct IQ2_XXS_Row : CodebookBlock<66, 32> {  // file: 8 x (4 indexes, word of 4 x 7 signs and 4 bits of scale)
   static constexpr Type kType = Type::IQ2_XXS;
   static constexpr int kWidth = 8, kHighBits = 0, kAt = 64;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    const Floats d = unit(front, 0.125f);
-    for (int k = 0; k < 4; ++k) nibble_pair(block + 16 * k, d, scale + 32 * k);
-  }
+  using Scales = NibbleScales<8>;
   static TM_INLINE Ints high(const uint8_t*, int) { return broadcast(0); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -102,18 +102,10 @@ struct IQ2_XXS_Row : CodebookBlock<66, 32> {  // file: 8 x (4 indexes, word of 4
   }
 };
 
-struct ScalePairs {  // [8 groups][16] bytes: low nibble inputs 0..15, high 16..31
-  template <class Row> static TM_INLINE void fill(Floats d, const uint8_t* block, float* scale) {
-    for (int j = 0; j < 8; ++j) Row::nibble_pair(block + 16 * j, d, scale + 32 * j);
-  }
-};
-
 struct IQ2_XS_Row : CodebookBlock<74, 16> {  // file: 32 x (9 bits of index, 7 of signs), 8 bytes of scales
   static constexpr Type kType = Type::IQ2_XS;
   static constexpr int kWidth = 8, kHighBits = 1, kAt = 192;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    ScalePairs::fill<IQ2_XS_Row>(unit(front, 0.125f), block, scale);
-  }
+  using Scales = NibbleScales<8>;
   static TM_INLINE Ints high(const uint8_t* block, int j) {
     const Ints both = load_u8_ints(block + 128 + 16 * (j / 2));
     return j % 2 == 0 ? both : shift_right<4>(both);
@@ -138,9 +130,7 @@ struct IQ2_XS_Row : CodebookBlock<74, 16> {  // file: 32 x (9 bits of index, 7 o
 struct IQ2_S_Row : CodebookBlock<82, 16> {  // file: 32 low bytes of indexes, 32 of signs, 8 of high bits, 8 of scales
   static constexpr Type kType = Type::IQ2_S;
   static constexpr int kWidth = 8, kHighBits = 2, kAt = 256;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    ScalePairs::fill<IQ2_S_Row>(unit(front, 0.125f), block, scale);
-  }
+  using Scales = NibbleScales<8>;
   static TM_INLINE Ints high(const uint8_t* block, int j) { return load_u8_ints(block + 128 + 16 * j); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -162,10 +152,7 @@ struct IQ2_S_Row : CodebookBlock<82, 16> {  // file: 32 low bytes of indexes, 32
 struct IQ3_XXS_Row : CodebookBlock<98, 32> {  // file: 64 indexes, 8 words of 4 x 7 signs and 4 bits of scale
   static constexpr Type kType = Type::IQ3_XXS;
   static constexpr int kWidth = 4, kHighBits = 0, kAt = 64;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    const Floats d = unit(front, 0.25f);
-    for (int k = 0; k < 4; ++k) nibble_pair(block + 16 * k, d, scale + 32 * k);
-  }
+  using Scales = NibbleScales<4>;
   static TM_INLINE Ints high(const uint8_t*, int) { return broadcast(0); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -184,10 +171,7 @@ struct IQ3_XXS_Row : CodebookBlock<98, 32> {  // file: 64 indexes, 8 words of 4 
 struct IQ3_S_Row : CodebookBlock<110, 32> {  // file: 64 low bytes of indexes, 8 of high bits, 32 of signs, 4 of scales
   static constexpr Type kType = Type::IQ3_S;
   static constexpr int kWidth = 4, kHighBits = 1, kAt = 192;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    const Floats d = unit(front, 1.0f);
-    for (int k = 0; k < 4; ++k) nibble_pair(block + 16 * k, d, scale + 32 * k);
-  }
+  using Scales = NibbleScales<1>;
   static TM_INLINE Ints high(const uint8_t* block, int j) { return load_u8_ints(block + 64 + 16 * j); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -225,11 +209,12 @@ TM_INLINE void ternary_lines(const uint8_t* indexes, const Ints* high, const Byt
 
 struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 words
   static constexpr int kOffset = 9, kBytes = 768;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    const Floats d = unit(front, 0.125f);
-    for (int j = 0; j < 8; ++j)
-      store(scale + 16 * j, odd_scale(bit_and(shift_right<12>(load_u16_ints(block + 32 * j)), broadcast(7)), d));
-  }
+  struct Scales : NibbleScales<8> {
+    using NibbleScales<8>::NibbleScales;
+    TM_INLINE Ints whole(int k) const {
+      return odd(bit_and(shift_right<12>(load_u16_ints(block + 32 * k)), broadcast(7)));
+    }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     const Ints word = load_u16_ints(block + 32 * j);
     const Bytes delta = delta_bytes(sub(broadcast(0), shift_right<15>(word)));
@@ -249,15 +234,13 @@ struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 word
 // file: 32 low bytes, 16 bytes of 2 x 4 bits, 4 scale words with d's nibbles on top
 struct IQ1_M : CodebookBlock<56, 16> {
   static constexpr int kOffset = 9, kBytes = 896;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    const Floats d = unit(front, 0.125f);
-    for (int k = 0; k < 4; ++k) {
-      const Ints word = load_u16_ints(block + 32 * k);
-      unroll<4>([&](auto i) TM_LAMBDA {
-        store(scale + 16 * (4 * k + i), odd_scale(bit_and(shift_right<3 * i>(word), broadcast(7)), d));
-      });
+  struct Scales : NibbleScales<8> {
+    using NibbleScales<8>::NibbleScales;
+    TM_INLINE Ints whole(int k) const {
+      const Ints word = load_u16_ints(block + 32 * (k / 4));
+      return odd(bit_and(shift_right(word, 3 * (k % 4)), broadcast(7)));
     }
-  }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     const Ints word = load_u16_ints(block + 128 + 32 * j);
     Ints high[4];

@@ -1,5 +1,4 @@
-// Types with blocks of 256 inputs and integer sub-scales: Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. A group's scale is d * sc,
-// exact in float32. Lines of codes as in lines.h, for each 32 inputs together, in stream order.
+// Types with blocks of 256 inputs and whole scales (and mins): Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. Lines of codes as in lines.h, for each 32 inputs together, in stream order.
 //
 //   Q2_K    | d, dmin [16] f16 64 B | (scale, min) nibbles [16 groups][16 rows] 256 B | 8 x 2 pair lines |   1344 B
 //   Q3_K    front: d [16] 32 B | scales: S0 S1 S2 | 8 x (bit line, 2 pair lines) |                           1728 B
@@ -17,28 +16,28 @@
 
 namespace mill::TM_ISA::linear {
 
-template <int n> TM_INLINE void scale_floats(const uint8_t* codes, int offset, Floats d, float* out) {  // [n][16]
-  for (int g = 0; g < n; ++g)
-    store(out + 16 * g, mul(to_floats(add(load_u8_ints(codes + 16 * g), broadcast(-offset))), d));
-}
-
 // ---- Q4_K, Q5_K ----
 
 struct SixBitScales {  // as they lie in the file: 12 bytes for 8 scales and 8 mins
   static constexpr int kInputs = 256, kFront = 0, kGroup = 32, kFileInputs = 256, kOffset = 0;
-  static constexpr bool kMins = true, kWide = false;
+  static constexpr bool kMins = true, kWide = false, kWhole = true;
 
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float* min) {
+  struct Scales {
+    const uint8_t* block;
     alignas(64) uint8_t codes[256];
-    const Bytes low = broadcast_byte(15), two = broadcast_byte(48);
-    const Bytes s = load_bytes(block + 64), m = load_bytes(block + 128), h = load_bytes(block + 192);
-    store(codes, and_or(shift_left<4>(h), two, bit_and(s, low)));
-    store(codes + 64, and_or(shift_left<2>(h), two, bit_and(shift_right<4>(s), low)));
-    store(codes + 128, and_or(h, two, bit_and(m, low)));
-    store(codes + 192, and_or(shift_right<2>(h), two, bit_and(shift_right<4>(m), low)));
-    scale_floats<8>(codes, 0, load_f16(block), scale);
-    scale_floats<8>(codes + 128, 0, load_f16(block + 32), min);
-  }
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {
+      const Bytes low = broadcast_byte(15), two = broadcast_byte(48);
+      const Bytes s = load_bytes(block + 64), m = load_bytes(block + 128), h = load_bytes(block + 192);
+      store(codes, and_or(shift_left<4>(h), two, bit_and(s, low)));
+      store(codes + 64, and_or(shift_left<2>(h), two, bit_and(shift_right<4>(s), low)));
+      store(codes + 128, and_or(h, two, bit_and(m, low)));
+      store(codes + 192, and_or(shift_right<2>(h), two, bit_and(shift_right<4>(m), low)));
+    }
+    TM_INLINE Ints whole(int k) const { return load_u8_ints(codes + 16 * k); }
+    TM_INLINE Ints whole_min(int k) const { return load_u8_ints(codes + 128 + 16 * k); }
+    TM_INLINE Floats d() const { return load_f16(block); }
+    TM_INLINE Floats dmin() const { return load_f16(block + 32); }
+  };
 
   static void pack_scales(const uint8_t* file, int row, uint8_t* block) {  // file: d, dmin, 12 bytes
     put_half(file, row, block);
@@ -102,11 +101,13 @@ struct Q5_K : SixBitScales {
 struct Q6_K {
   static constexpr int kInputs = 256, kBytes = 3328, kFront = 32, kGroup = 16, kOffset = 32;
   static constexpr int kFileInputs = 256, kFileBytes = 210;
-  static constexpr bool kMins = false, kWide = false;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
-    const Floats d = load_f16(front);
-    for (int g = 0; g < 16; ++g) store(scale + 16 * g, mul(to_floats(load_s8_ints(block + 16 * g)), d));
-  }
+  static constexpr bool kMins = false, kWide = false, kWhole = true;
+  struct Scales {
+    const uint8_t *front, *block;
+    TM_INLINE Scales(const uint8_t* front, const uint8_t* block) : front(front), block(block) {}
+    TM_INLINE Ints whole(int k) const { return load_s8_ints(block + 16 * k); }
+    TM_INLINE Floats d() const { return load_f16(front); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     six_bit_lines(block + 256 + 384 * j, block + 384 + 384 * j, use);
   }
@@ -129,17 +130,22 @@ struct Q6_K {
 struct Q3_K {
   static constexpr int kInputs = 256, kBytes = 1728, kFront = 32, kGroup = 16, kOffset = 4;
   static constexpr int kFileInputs = 256, kFileBytes = 110;
-  static constexpr bool kMins = false, kWide = false;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t* block, float* scale, float*) {
+  static constexpr bool kMins = false, kWide = false, kWhole = true;
+  static constexpr int kFold = 128;  // code x scale is -124 .. 128: negated it fits
+  struct Scales {
+    const uint8_t* front;
     alignas(64) uint8_t codes[256];
-    const Bytes low = broadcast_byte(15), two = broadcast_byte(48), h = load_bytes(block + 128);
-    unroll<2>([&](auto i) TM_LAMBDA {
-      const Bytes s = load_bytes(block + 64 * i);
-      store(codes + 128 * i, and_or(move_bits<4 * i, 4>(h), two, bit_and(s, low)));
-      store(codes + 128 * i + 64, and_or(move_bits<4 * i + 2, 4>(h), two, bit_and(shift_right<4>(s), low)));
-    });
-    scale_floats<16>(codes, 32, load_f16(front), scale);
-  }
+    TM_INLINE Scales(const uint8_t* front, const uint8_t* block) : front(front) {
+      const Bytes low = broadcast_byte(15), two = broadcast_byte(48), h = load_bytes(block + 128), less = broadcast_byte(-32);
+      unroll<2>([&](auto i) TM_LAMBDA {
+        const Bytes s = load_bytes(block + 64 * i);
+        store(codes + 128 * i, add(and_or(move_bits<4 * i, 4>(h), two, bit_and(s, low)), less));
+        store(codes + 128 * i + 64, add(and_or(move_bits<4 * i + 2, 4>(h), two, bit_and(shift_right<4>(s), low)), less));
+      });
+    }
+    TM_INLINE Ints whole(int k) const { return load_s8_ints(codes + 16 * k); }
+    TM_INLINE Floats d() const { return load_f16(front); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     three_bit_lines(block + 192 + 192 * j, block + 256 + 192 * j, use);
   }
@@ -168,18 +174,16 @@ struct Q3_K {
 struct Q2_K {
   static constexpr int kInputs = 256, kBytes = 1344, kFront = 0, kGroup = 16, kOffset = 0;
   static constexpr int kFileInputs = 256, kFileBytes = 84;
-  static constexpr bool kMins = true, kWide = false;
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float* min) {
-    alignas(64) uint8_t sc[256], m[256];
-    const Bytes low = broadcast_byte(15);
-    for (int i = 0; i < 4; ++i) {
-      const Bytes both = load_bytes(block + 64 + 64 * i);
-      store(sc + 64 * i, bit_and(both, low));
-      store(m + 64 * i, bit_and(shift_right<4>(both), low));
-    }
-    scale_floats<16>(sc, 0, load_f16(block), scale);
-    scale_floats<16>(m, 0, load_f16(block + 32), min);
-  }
+  static constexpr bool kMins = true, kWide = false, kWhole = true;
+  static constexpr int kFold = 0;
+  struct Scales {
+    const uint8_t* block;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
+    TM_INLINE Ints whole(int k) const { return bit_and(load_u8_ints(block + 64 + 16 * k), broadcast(15)); }
+    TM_INLINE Ints whole_min(int k) const { return shift_right<4>(load_u8_ints(block + 64 + 16 * k)); }
+    TM_INLINE Floats d() const { return load_f16(block); }
+    TM_INLINE Floats dmin() const { return load_f16(block + 32); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     pair_lines(block + 320 + 128 * j, use);
   }
@@ -200,19 +204,23 @@ struct Q2_K {
 struct IQ4_XS {
   static constexpr int kInputs = 256, kBytes = 2176, kFront = 0, kGroup = 32, kOffset = 128;
   static constexpr int kFileInputs = 256, kFileBytes = 136;
-  static constexpr bool kMins = false, kWide = true;
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
+  static constexpr bool kMins = false, kWide = true, kWhole = true;
+  struct Scales {
+    const uint8_t* block;
     alignas(64) uint8_t codes[128];
-    const uint8_t *high = block + 32, *low = block + 64;
-    for (int i = 0; i < 64; ++i) {
-      codes[i] = low[i] & 15;
-      codes[64 + i] = low[i] >> 4;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {
+      const uint8_t *high = block + 32, *low = block + 64;
+      for (int i = 0; i < 64; ++i) {
+        codes[i] = low[i] & 15;
+        codes[64 + i] = low[i] >> 4;
+      }
+      for (int f = 0; f < 4; ++f)  // 2 bits for groups 2 f and 2 f + 1
+        for (int i = 0; i < 32; ++i)
+          codes[32 * f + i] = static_cast<uint8_t>((codes[32 * f + i] | (high[i] >> 2 * f & 3) << 4) - 32);
     }
-    for (int f = 0; f < 4; ++f)  // 2 bits for groups 2 f and 2 f + 1
-      for (int i = 0; i < 32; ++i)
-        codes[32 * f + i] = static_cast<uint8_t>(codes[32 * f + i] | (high[i] >> 2 * f & 3) << 4);
-    scale_floats<8>(codes, 32, load_f16(block), scale);
-  }
+    TM_INLINE Ints whole(int k) const { return load_s8_ints(codes + 16 * k); }
+    TM_INLINE Floats d() const { return load_f16(block); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     table_lines(kIQ4Codes, block + 128 + 256 * j, use);
   }

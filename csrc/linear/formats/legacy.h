@@ -17,20 +17,23 @@ namespace mill::TM_ISA::linear {
 
 template <int file_bytes> struct ScaleOnly {  // d [2][16], 64 inputs
   static constexpr int kInputs = 64, kFront = 0, kGroup = 32, kFileInputs = 32, kFileBytes = file_bytes;
-  static constexpr bool kMins = false;
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
-    store(scale, load_f16(block));
-    store(scale + 16, load_f16(block + 32));
-  }
+  static constexpr bool kMins = false, kWhole = false;
+  struct Scales {
+    const uint8_t* block;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
+    TM_INLINE Floats scale(int k) const { return load_f16(block + 32 * k); }
+  };
 };
 
 template <int file_bytes> struct ScaleAndMin {  // d [16], m [16], 32 inputs
   static constexpr int kInputs = 32, kFront = 0, kGroup = 32, kFileInputs = 32, kFileBytes = file_bytes;
-  static constexpr bool kMins = true;
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float* min) {
-    store(scale, load_f16(block));
-    store(min, sub(zero_floats(), load_f16(block + 32)));  // m is added
-  }
+  static constexpr bool kMins = true, kWhole = false;
+  struct Scales {
+    const uint8_t* block;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
+    TM_INLINE Floats scale(int) const { return load_f16(block); }
+    TM_INLINE Floats min(int) const { return sub(zero_floats(), load_f16(block + 32)); }  // m is added
+  };
 };
 
 struct Q8_0 : ScaleOnly<34> {

@@ -17,16 +17,18 @@ namespace mill::TM_ISA::linear {
 struct MXFP4 {
   static constexpr int kInputs = 128, kBytes = 1088, kFront = 0, kGroup = 32, kOffset = 12;
   static constexpr int kFileInputs = 32, kFileBytes = 17;
-  static constexpr bool kMins = false, kWide = false;
+  static constexpr bool kMins = false, kWide = false, kWhole = false, kHuge = true;
   // Half of 2^(e - 127), since the codes are doubled. e = 0 and 1 are subnormal: bits 2^21 and 2^22.
   static TM_INLINE Floats half_power(Ints e) {
     const Ints less = add(e, broadcast(-1)), floor = max(less, broadcast(0));
     const Ints tiny = shift_left<21>(add(broadcast(1), sub(e, floor)));
     return from_bits(max(shift_left<23>(less), tiny));
   }
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
-    for (int g = 0; g < 4; ++g) store(scale + 16 * g, half_power(load_u8_ints(block + 16 * g)));
-  }
+  struct Scales {
+    const uint8_t* block;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
+    TM_INLINE Floats scale(int k) const { return half_power(load_u8_ints(block + 16 * k)); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     table_lines(kFP4Codes, block + 64 + 256 * j, use);
   }
@@ -43,10 +45,12 @@ struct MXFP4 {
 struct NVFP4 {
   static constexpr int kInputs = 64, kBytes = 576, kFront = 0, kGroup = 16, kOffset = 12;
   static constexpr int kFileInputs = 64, kFileBytes = 36;
-  static constexpr bool kMins = false, kWide = false;
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
-    for (int g = 0; g < 4; ++g) store(scale + 16 * g, mul(load_e4m3(block + 16 * g), broadcast(0.5f)));
-  }
+  static constexpr bool kMins = false, kWide = false, kWhole = false;
+  struct Scales {
+    const uint8_t* block;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
+    TM_INLINE Floats scale(int k) const { return mul(load_e4m3(block + 16 * k), broadcast(0.5f)); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     table_lines(kFP4Codes, block + 64 + 256 * j, use);
   }
@@ -64,10 +68,12 @@ struct NVFP4 {
 struct Q1_0 {
   static constexpr int kInputs = 256, kBytes = 576, kFront = 0, kGroup = 32, kOffset = 1;
   static constexpr int kFileInputs = 128, kFileBytes = 18;
-  static constexpr bool kMins = false, kWide = false;
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
-    for (int g = 0; g < 8; ++g) store(scale + 16 * g, load_f16(block + 32 * (g / 4)));
-  }
+  static constexpr bool kMins = false, kWide = false, kWhole = false;
+  struct Scales {
+    const uint8_t* block;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
+    TM_INLINE Floats scale(int k) const { return load_f16(block + 32 * (k / 4)); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {  // 0 or 2, less 1
     const Bytes raw = load_bytes(block + 64 + 64 * j), mask = broadcast_byte(2);
     unroll<8>([&](auto t) TM_LAMBDA { use(t, bit_and(move_bits<t, 1>(raw), mask)); });
@@ -85,10 +91,12 @@ struct Q1_0 {
 struct Q2_0 {
   static constexpr int kInputs = 128, kBytes = 576, kFront = 0, kGroup = 32, kOffset = 1;
   static constexpr int kFileInputs = 64, kFileBytes = 18;
-  static constexpr bool kMins = false, kWide = false;
-  static TM_INLINE void scales(const uint8_t*, const uint8_t* block, float* scale, float*) {
-    for (int g = 0; g < 4; ++g) store(scale + 16 * g, load_f16(block + 32 * (g / 2)));
-  }
+  static constexpr bool kMins = false, kWide = false, kWhole = false;
+  struct Scales {
+    const uint8_t* block;
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
+    TM_INLINE Floats scale(int k) const { return load_f16(block + 32 * (k / 2)); }
+  };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     pair_lines(block + 64 + 128 * j, use);
   }
@@ -106,11 +114,13 @@ struct Q2_0 {
 
 struct Ternary {  // one f16 for 256 inputs, in front
   static constexpr int kInputs = 256, kFront = 32, kGroup = 32, kOffset = 1, kFileInputs = 256;
-  static constexpr bool kMins = false, kWide = false;
-  static TM_INLINE void scales(const uint8_t* front, const uint8_t*, float* scale, float*) {
-    const Floats d = load_f16(front);
-    for (int g = 0; g < 8; ++g) store(scale + 16 * g, d);
-  }
+  static constexpr bool kMins = false, kWide = false, kWhole = true, kOnes = true;
+  struct Scales {
+    const uint8_t* front;
+    TM_INLINE Scales(const uint8_t* front, const uint8_t*) : front(front) {}
+    TM_INLINE Ints whole(int) const { return broadcast(1); }
+    TM_INLINE Floats d() const { return load_f16(front); }
+  };
 };
 
 struct TQ2_0 : Ternary {

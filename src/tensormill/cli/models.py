@@ -11,6 +11,8 @@ from tensormill.config import DRAFTS
 from tensormill.errors import ModelError, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tensormill.config import EngineConfig
     from tensormill.engine import Engine
 
@@ -45,7 +47,7 @@ def load(model: str | None, config: EngineConfig, *, answers: bool = False) -> E
         config = replace(config, drafts=DRAFTS)
     elif not answers and config.guesses:
         raise RequestError("--drafts and --draft-model are for answers: run, chat and serve; leave them out here")
-    engine = _loaded(path, config)
+    engine = _loaded(path, config, (lambda engine: engine.tokenizer) if answers else None)
     from tensormill.models import context_length
 
     trained = context_length(engine.metadata)
@@ -54,15 +56,19 @@ def load(model: str | None, config: EngineConfig, *, answers: bool = False) -> E
     return engine
 
 
-def _loaded(path: Path, config: EngineConfig) -> Engine:
+def _loaded(path: Path, config: EngineConfig, beside: Callable[[Engine], object] | None) -> Engine:
     from tensormill.engine import Engine
 
     if not sys.stderr.isatty():
-        return Engine.load(path, config)
+        return Engine.load(path, config, beside=beside)
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("loading {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(path.name, total=None)
-        return Engine.load(path, config, lambda done, total: bar.update(task, completed=done, total=total))
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        return Engine.load(path, config, progress, beside=beside)

@@ -63,10 +63,6 @@ class Crank:
             return self._reader.add(request)
         return self.submit(request)
 
-    def warm(self) -> None:
-        """Begin, beside all else, with what later requests would have to wait for."""
-        self._grammars.warm()
-
     def check_integrity(self) -> None:
         """The books of scheduler and cache agree (for tests, between turns)."""
         self.scheduler.check_integrity(self._reader.holdings)
@@ -114,7 +110,7 @@ class Crank:
             self._add(answer)
         if self._answers:
             replies += self._step()
-        return replies + self._reader.turn(alone=not self._answers)
+        return replies + self._reader.turn(self.scheduler.pace.room(), alone=not self._answers)
 
     def _step(self) -> list[Reply]:
         self._guess()
@@ -125,12 +121,11 @@ class Crank:
             self._prepare(work)
         started = self._clock()
         self._grammars.start_masks([(self._answers[w.sequence.id], w.tokens[w.sure :]) for w in works if w.wants])
-        rows = self.engine.run([self._run(w) for w in works])
+        rows = self.engine.outputs([self._run(w) for w in works])["logits"]  # valid until the next step
         self._grammars.finish_masks()
         self._steps += 1
         self.computed += sum(len(w.tokens) for w in works)
-        if all(w.sequence.decoding for w in works):
-            self._governor.stepped(sum(len(w.tokens) for w in works), self._clock() - started)
+        self._measure(works, self._clock() - started)
         replies: list[Reply] = []
         at = 0
         for work in works:
@@ -138,6 +133,14 @@ class Crank:
             replies += self._accept(work, rows[at : at + n])
             at += n
         return replies
+
+    def _measure(self, works: list[Work], seconds: float) -> None:
+        """What a step of these took decides how much the next ones take on."""
+        decoding = sum(len(w.tokens) for w in works if w.sequence.decoding)
+        prompts = sum(len(w.tokens) for w in works) - decoding
+        self.scheduler.pace.stepped(decoding, prompts, seconds)
+        if not prompts:
+            self._governor.stepped(decoding, seconds)
 
     def _guess(self) -> None:
         """Guesses for every decoding sequence that they may help, all at once."""

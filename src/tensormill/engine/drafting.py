@@ -54,8 +54,8 @@ def draft_model(engine: Engine, path: str) -> DraftModel:
 
 def _left(engine: Engine) -> int | None:
     """What the engine's own program leaves of the memory that was free before it was compiled."""
-    most, taken = engine.limits.memory, getattr(engine.executable, "bytes", {})
-    return None if most is None else most - sum(taken.values())
+    most = engine.limits.memory
+    return None if most is None else most - sum(engine.executable.bytes.values())
 
 
 def _check_vocabulary(engine: Engine, file: GGUFFile) -> None:

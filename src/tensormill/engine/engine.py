@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from tensormill import models
 from tensormill.cache import Cache, Holding, Keep
-from tensormill.config import EngineConfig, bytes_of
-from tensormill.engine.memory import SHARE, free_memory
+from tensormill.config import EngineConfig
+from tensormill.engine.memory import free_memory
+from tensormill.engine.plan import plan
 from tensormill.engine.session import Session
-from tensormill.engine.sizing import Sizes, is_stateful, limits
+from tensormill.engine.sizing import is_stateful
 from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.program import Backend, Executable, Program, Run, WeightSource, build_step
@@ -29,57 +30,53 @@ if TYPE_CHECKING:
     from tensormill.speculation import Proposer
     from tensormill.tokenizer import Tokenizer
 
-DEFAULT_CONTEXT = 8192
-SNAPSHOTS = 1 << 30  # bytes for states that later prompts may resume behind; less where little is free
-
 
 class Engine:
     """A model file, compiled for a backend, with its caches."""
 
-    def __init__(self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None) -> None:
+    def __init__(
+        self, file: GGUFFile, config: EngineConfig, progress: Progress | None = None, *,
+        most: int | None = None, beside: Callable[[Engine], object] | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self.file = file
-        self.context = _context(config.context, models.context_length(file.metadata))
-        self.chunk = min(config.chunk, self.context)
-        self.program: Program = models.trace(file, context=self.context)["main"]
+        free = min((n for n in (free_memory(), most) if n is not None), default=None)
+        made = self._plan = plan(file, config, free)
+        self.context, self.chunk = made.context, made.chunk
+        self.program: Program = made.program
         self.stateful = is_stateful(self.program)
-        free = free_memory()
-        snapshots = (min(SNAPSHOTS, free // 8) if free is not None else SNAPSHOTS) if self.stateful else 0
-        self.limits = limits(self.program, self._sizes(None if free is None else free - snapshots), config.kv_type)
+        self.limits = made.limits
         self.cache = Cache(
             self.limits.pages,
-            page=self.limits.page, slots=self.limits.slots, stateful=self.stateful, snapshot_budget=snapshots,
+            page=self.limits.page, slots=self.limits.slots, stateful=self.stateful, snapshot_budget=made.snapshots,
         )  # fmt: skip
         backend = cast(Backend, importlib.import_module(f"tensormill.backends.{config.backend}"))
         weights = WeightSource(file)
-        self.executable: Executable = backend.compile(
-            self.program, weights, self.limits, threads=config.threads, progress=progress
-        )  # fmt: skip
+        with ThreadPoolExecutor(1, "beside-weights") as thread:
+            other = thread.submit(beside, self) if beside else None
+            self.executable: Executable = backend.compile(
+                self.program, weights, self.limits, threads=config.threads, progress=progress
+            )  # fmt: skip
+        if other:
+            other.result()
         if config.kv_disk is not None:
             from tensormill.engine.disk import disk_tier
 
             self.cache.attach(disk_tier(self, config.kv_disk))
 
-    def _sizes(self, free: int | None) -> Sizes:
-        config, given = self.config, self.config.kv_memory
-        weights = sum(t.nbytes for t in self.file.tensors.values())
-        if config.draft_model is not None:
-            weights += Path(config.draft_model).stat().st_size if Path(config.draft_model).is_file() else 0
-        memory = bytes_of(given, "kv-memory") if given else None if free is None else int(SHARE * max(free - weights, 0))
-        return Sizes(
-            config.sequences, self.context, config.kv_tokens, self.chunk, min(config.rows, self.chunk), config.guesses,
-            memory=memory, free=free, weights=weights,
-        )  # fmt: skip
-
     @classmethod
-    def load(cls, path: str | Path, config: EngineConfig | None = None, progress: Progress | None = None) -> Engine:
-        """Open, trace and compile; `progress` is told of bytes of weights laid out, and of how many there are.
+    def load(
+        cls, path: str | Path, config: EngineConfig | None = None, progress: Progress | None = None, *,
+        most: int | None = None, beside: Callable[[Engine], object] | None = None,
+    ) -> Engine:  # fmt: skip
+        """Open, trace and compile, in `most` bytes; `progress` is told of bytes of weights laid out, and of how many there are.
+        `beside` runs meanwhile in a thread, with the engine that cannot compute yet: to build its tokenizer, say.
 
-        Raises GGUFError, ModelError or BackendError, which say what is wrong with the file.
+        Raises GGUFError, ModelError or BackendError, which say what is wrong with the file, and what `beside` raised.
         """
         file = GGUFFile(path)
         try:
-            return cls(file, config or EngineConfig(), progress)
+            return cls(file, config or EngineConfig(), progress, most=most, beside=beside)
         except BaseException:
             file.close()
             raise
@@ -117,6 +114,11 @@ class Engine:
         return drafting.proposer(self)
 
     @property
+    def bytes(self) -> int:
+        """Memory of weights, caches, states that may be kept, and values in flight, a draft model's too."""
+        return sum(self.executable.bytes.values()) + self._plan.snapshots + (self.proposer.bytes if self.proposer else 0)
+
+    @cached_property
     def n_vocab(self) -> int:
         """How many logits a row has."""
         return cast(int, self.program.outputs["logits"].shape[1])
@@ -126,6 +128,11 @@ class Engine:
         """How many numbers a position has for RoPE."""
         positions = next((v for v in self.program.inputs if v.name == "positions"), None)
         return cast(int, positions.shape[0]) if positions else 1
+
+    @cached_property
+    def ratios(self) -> list[int]:
+        """Ratios of the compressed caches, rising."""
+        return sorted({c.ratio for c in self.program.caches if c.ratio > 1})
 
     def session(self) -> Session:
         """A new conversation."""
@@ -137,9 +144,7 @@ class Engine:
 
     def outputs(self, runs: Sequence[Run]) -> dict[str, npt.NDArray[Any]]:
         """What the program gives of one step, by name (logits [R, V], hidden [R, D]); valid until the next."""
-        ratios = sorted({c.ratio for c in self.program.caches if c.ratio > 1})
-        step = build_step(runs, components=self.components, ratios=ratios)
-        return self.executable.run(step)
+        return self.executable.run(build_step(runs, components=self.components, ratios=self.ratios))
 
     def keep_snapshot(self, holding: Holding, why: Keep = "end") -> None:
         """Keep what a sequence's slot holds at the end of its last whole page, so that later prompts can resume there."""
@@ -147,17 +152,18 @@ class Engine:
             states = self.executable.snapshot(holding.slot)
             self.cache.keep_snapshot(holding, states, sum(s.nbytes for s in states.values()), why)
 
-    def check_tokens(self, tokens: Sequence[int]) -> None:
-        """Refuse what cannot be computed: no tokens, unknown ones, more than the context."""
-        if not len(tokens):
+    def check_tokens(self, tokens: Sequence[int], after: int = 0) -> None:
+        """Refuse what cannot be computed `after` so many tokens: no tokens, unknown ones, more than the context."""
+        length, n_vocab = after + len(tokens), self.n_vocab
+        if not length:
             raise RequestError("there is nothing to compute: the prompt has no tokens")
-        if len(tokens) > self.context:
+        if length > self.context:
             raise RequestError(
-                f"{len(tokens)} tokens do not fit in the context of {self.context}; raise --ctx or shorten the prompt"
+                f"{length} tokens do not fit in the context of {self.context}; raise --ctx or shorten the prompt"
             )
-        bad = next((t for t in tokens if not 0 <= t < self.n_vocab), None)
+        bad = next((t for t in tokens if not 0 <= t < n_vocab), None)
         if bad is not None:
-            raise RequestError(f"token {bad} is not in the vocabulary of {self.n_vocab}")
+            raise RequestError(f"token {bad} is not in the vocabulary of {n_vocab}")
 
     def close(self) -> None:
         """Give back the file, having written to disk what is kept there."""
@@ -169,7 +175,3 @@ class Engine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _context(asked: int, trained: int) -> int:
-    return asked or min(trained or DEFAULT_CONTEXT, DEFAULT_CONTEXT)

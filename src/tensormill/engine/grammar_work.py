@@ -32,10 +32,6 @@ class GrammarWork:
     def _masker(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, "grammar-masks")
 
-    def warm(self) -> None:
-        """Build what all grammars need, a second of work for a large vocabulary, before anybody waits for it."""
-        self._compiler.submit(lambda: self._engine.grammars)
-
     @property
     def waiting(self) -> bool:
         """Whether a grammar is being compiled."""

@@ -131,14 +131,16 @@ class Reader:
             self._close()
         self._queue = deque(pair for pair in self._queue if pair[0].id != id)
 
-    def turn(self, *, alone: bool) -> list[Reply]:
-        """Compute a chunk of the first text; `alone`: nothing else runs, so that room missing now is missing for ever."""
+    def turn(self, room: int, *, alone: bool) -> list[Reply]:
+        """Compute a chunk of the first text: `alone`, as nothing else runs (room missing now is missing for ever), else of at
+        most `room` tokens.
+        """
         if not self._queue or not self._open():
             return []
         (request, reading), holding = self._queue[0], self._holding
         assert holding is not None
         most = min(self._engine.limits.rows, self._engine.chunk) if reading.every else self._engine.chunk
-        part = request.tokens[self._past : self._past + most]
+        part = request.tokens[self._past : self._past + (most if alone else min(most, room))]
         if not self._engine.cache.reserve(holding, self._past + len(part)):
             self._close()
             return self._refused() if alone else []

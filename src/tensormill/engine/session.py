@@ -129,7 +129,7 @@ class Session:
 
     def _chunks(self, tokens: Sequence[int], every: bool, chunk: int) -> Iterator[Logits]:
         engine = self._engine
-        engine.check_tokens([*self.tokens, *tokens])
+        engine.check_tokens(tokens, len(self.tokens))
         if self._holding is None:
             self.begin([])
         ahead = list(tokens)

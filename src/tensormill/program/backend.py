@@ -60,6 +60,10 @@ class Executable(Protocol):
     def restore(self, slot: int, snapshot: Mapping[str, npt.NDArray[np.float32]]) -> None:
         """Put a snapshot into a slot."""
 
+    @property
+    def bytes(self) -> Mapping[str, int]:
+        """Memory by use: weights, caches, arena (values in flight)."""
+
 
 class Backend(Protocol):
     """A room of `backends/`: its `compile`."""

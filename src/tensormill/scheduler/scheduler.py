@@ -1,9 +1,10 @@
 """Which tokens run next: continuous batching at every step, chunked prefill under a token budget, preemption by recompute.
 
 A step first takes every decoding sequence's token (and drafts), so that a long prompt never stalls them; what is left of the
-budget goes to prompts, the started ones first. Waiting sequences are admitted by priority, then to the key that was served
-least, then by arrival. When pages run out, the sequence that is last in that order loses its own and waits in front; what the
-prefix tree still has of it need not be computed again. The first in order is never preempted, so everything ends.
+budget, and of the time that these may wait (`pace.py`), goes to prompts, the started ones first. Waiting sequences are admitted
+by priority, then to the key that was served least, then by arrival. When pages run out, the sequence that is last in that order
+loses its own and waits in front; what the prefix tree still has of it need not be computed again. The first in order is never
+preempted, so everything ends.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 
 from tensormill.cache import Cache, Holding, Keep
+from tensormill.scheduler.pace import Pace
 from tensormill.scheduler.sequence import Sequence, Work
 
 
 class Scheduler:
-    """Plans steps of at most `budget` tokens for the sequences of one engine."""
+    """Plans steps of at most `budget` tokens for the sequences of one engine; `pace` is to be told how long they took."""
 
     def __init__(self, cache: Cache, *, budget: int, stateful: bool = False) -> None:
         self.cache = cache
         self.budget = budget
         self.stateful = stateful
+        self.pace = Pace()
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []  # in order of admission
         self.preemptions = 0
@@ -52,6 +55,7 @@ class Scheduler:
         works: list[Work] = []
         left = self.budget
         for decoding in (True, False):
+            left = min(left, self.pace.room()) if works else left
             for sequence in [s for s in self.running if s.decoding is decoding]:
                 if sequence in self.running and left > 0:
                     left -= self._plan_one(sequence, left, works)

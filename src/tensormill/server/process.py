@@ -44,6 +44,7 @@ class EngineProcess:
     def __init__(self, path: Path, config: EngineConfig, *, told: Callable[[Stats], None] | None = None) -> None:
         self.path = path
         self.config = config
+        self.most: int | None = None  # bytes that it may take when it is launched
         self.info: Ready | None = None
         self.stats = Stats(0, 0, 0.0, 0, 0, 0, 0)
         self.progress = Progress(0, 0)
@@ -198,7 +199,7 @@ class EngineProcess:
         reader, writer = await asyncio.open_connection(sock=ours)
         self._writer = writer
         try:
-            self._send(Load(str(self.path), self.config))
+            self._send(Load(str(self.path), self.config, self.most))
             while True:
                 for message in await read(reader):
                     self._take(message)

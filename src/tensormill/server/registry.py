@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from tensormill.errors import TensorMillError
 from tensormill.server.answering import threads
@@ -21,7 +21,7 @@ log = logging.getLogger("tensormill.server")
 
 
 class Registry:
-    """Models by name and alias; `memory` bytes for all of their weights and caches together (0: no bound)."""
+    """Models by name and alias; `memory` bytes for all that their engines allocate together (0: no bound)."""
 
     def __init__(
         self, models: Sequence[ServedModel], aliases: Mapping[str, str], *, memory: int = 0, max_queue: int = 64
@@ -84,20 +84,27 @@ class Registry:
                 raise Problem(f"{model.name!r} cannot be loaded: {error}", kind="loading") from error
             await self._make_room(model)
             model.engine.launch()  # from now on it takes memory
+            if self.memory:
+                await self._start(model)  # how much is left for others is known when it has been loaded
+        await self._start(model)
+
+    async def _start(self, model: ServedModel) -> None:
         try:
             await model.engine.start()
         except EngineError as error:
             raise Problem(str(error), kind="loading", retry=1) from error
-        async with self._loading:  # its caches may be larger than was known
-            with suppress(Problem):
-                await self._make_room(model)
 
     async def _make_room(self, model: ServedModel) -> None:
-        """Unload what nobody uses until the model fits; Problem if what is left is in use."""
+        """Unload what nobody uses until the model fits; Problem if it never can, or what is left is in use."""
         while self.memory:
             others = [m for m in self.models.values() if m.engine.active and m is not model]
-            if sum(m.memory for m in others) + model.memory <= self.memory or not others:
+            room = self.memory - sum(m.memory for m in others)
+            try:
+                await asyncio.get_running_loop().run_in_executor(threads, model.fit, room)
                 return
+            except TensorMillError as error:
+                if not others:
+                    raise Problem(f"{model.name!r} does not fit into --memory: {error}", kind="loading") from error
             idle = [m for m in others if not m.requests]
             if not idle:
                 raise Problem("every loaded model is serving, and memory is full (--memory)", kind="loading", retry=5)

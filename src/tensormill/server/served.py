@@ -13,8 +13,10 @@ from pathlib import Path
 
 from tensormill.chat import ChatTemplate, Prompts
 from tensormill.chat.parse import Format, choose, named
-from tensormill.config import EngineConfig, SamplingConfig, bytes_of
+from tensormill.config import EngineConfig, SamplingConfig, in_words
 from tensormill.engine.messages import Stats
+from tensormill.engine.plan import plan
+from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
 from tensormill.sampling import suggested
 from tensormill.server.process import EngineProcess
@@ -40,7 +42,7 @@ class ServedModel:
         self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
         self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)
-        self._caches = bytes_of(config.kv_memory, "kv-memory") if config.kv_memory else 0
+        self._granted = 0  # bytes that it may take while nobody knows how many it does
         self._chat_format = chat_format
         if chat_format is not None:
             named(chat_format)
@@ -93,15 +95,22 @@ class ServedModel:
 
     @property
     def memory(self) -> int:
-        """Bytes of weights and caches; while it is not loaded, those of the caches as they were last, or are asked to be."""
-        if self.engine.info is not None:
-            self._caches = self.engine.info.cache_bytes
-        return self.size + self._caches
+        """Bytes of all that its engine has allocated; while it is being loaded, of what it may."""
+        return self.engine.info.bytes if self.engine.info is not None else self._granted
+
+    def fit(self, room: int) -> None:
+        """Have its engine launched in so many bytes; RequestError, with the numbers, if it would need more."""
+        planned = plan(self.file, self.config, room).bytes
+        if planned > room:
+            raise RequestError(
+                f"it takes {in_words(planned)}, and {in_words(room)} are left: lower --ctx, --sequences or --chunk"
+            )
+        self._granted = self.engine.most = room
 
     def read(self) -> None:
         """Build everything that is not the engine."""
         fresh = "prompts" not in vars(self)
-        _ = self.prompts.seal, self.format, self.sampling, self.pooling, self.size
+        _ = self.prompts.seal, self.format, self.sampling, self.pooling
         if fresh and self.template.guessed:
             log.warning(
                 "no chat template in the file: a built-in one is used", extra={"model": self.name, "as": self.template.name}

@@ -23,6 +23,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
     path: str
     config: EngineConfig
+    most: int | None = None  # bytes that it may take
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
@@ -37,7 +38,7 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The model is loaded: most tokens of a sequence, tokens that the caches hold and their bytes, sequences at once."""
+    """The model is loaded: most tokens of a sequence, tokens that the caches hold, sequences at once; bytes of all it takes."""
 
     context: int
     cached: int
@@ -45,7 +46,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     n_vocab: int
     n_embd: int
     rows: int
-    cache_bytes: int
+    bytes: int
 
 
 class Broken(msgspec.Struct, frozen=True, tag=True):

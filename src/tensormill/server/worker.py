@@ -13,10 +13,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tensormill.engine.messages import Stats
-from tensormill.errors import TensorMillError
+from tensormill.errors import RequestError, TensorMillError
 from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, Up, frame, receive
+
+if TYPE_CHECKING:
+    from tensormill.engine import Engine
 
 _STATS_EVERY = 0.25  # seconds, while there is work
 LEAVING = 5.0  # seconds that the disk has at the end
@@ -47,18 +52,15 @@ class Worker:
     def _open(self, load: Load) -> None:
         from tensormill.engine.crank import Crank
         from tensormill.engine.engine import Engine
-        from tensormill.engine.sizing import cache_bytes
 
-        engine = Engine.load(load.path, load.config, self._progress)
+        engine = Engine.load(load.path, load.config, self._progress, most=load.most, beside=_vocabulary)
         self._crank = Crank(engine)
         self._settle = engine.cache.settle
-        _ = engine.tokenizer  # built now, so that a file without one is refused at load
         limits = engine.limits
         width = engine.program.outputs["hidden"].shape[1]
         cached = (limits.pages[0] - 1) * limits.page
-        size = cache_bytes(engine.program, dict(limits.pages), limits.page, limits.kv_type, limits.slots, limits.drafts)
-        self._send([Ready(engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), limits.rows, size)])
-        self._crank.warm()
+        sizes = (engine.context, cached, engine.config.sequences, engine.n_vocab, int(width), limits.rows, engine.bytes)
+        self._send([Ready(*sizes)])
 
     def _progress(self, done: int, total: int) -> None:
         now = time.monotonic()
@@ -102,6 +104,14 @@ class Worker:
 
     def _send(self, messages: Sequence[Up]) -> None:
         self._sock.sendall(frame(messages))
+
+
+def _vocabulary(engine: Engine) -> None:
+    """What answers need, a second of work for a large vocabulary: a file without a tokenizer is refused at load, and nobody
+    waits for the first grammar."""
+    _ = engine.tokenizer
+    with suppress(RequestError):  # no grammars for a vocabulary in which nothing ends an answer
+        _ = engine.grammars
 
 
 def main() -> None:

@@ -84,6 +84,11 @@ class DraftModel:
         """A sequence has ended."""
         self._known.pop(id, None)
 
+    @property
+    def bytes(self) -> int:
+        """Memory of its weights, caches and values."""
+        return sum(self._executable.bytes.values())
+
     def _catch_up(self, wishes: Sequence[Wish]) -> list[tuple[int, Run]]:
         """Runs of all tokens that have no rows yet, where one step can hold them; else compute a part of them."""
         ready: list[tuple[int, Run]] = []

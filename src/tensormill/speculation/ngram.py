@@ -43,6 +43,11 @@ class NGram:
         """A sequence has ended."""
         self._indices.pop(id, None)
 
+    @property
+    def bytes(self) -> int:
+        """None worth counting."""
+        return 0
+
     def _one(self, wish: Wish) -> list[int]:
         tokens, n = wish.tokens, self._least
         index = self._grown(wish.id, tokens)

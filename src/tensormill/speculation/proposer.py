@@ -30,6 +30,10 @@ class Proposer(Protocol):
     def forget(self, id: str) -> None:
         """A sequence has ended."""
 
+    @property
+    def bytes(self) -> int:
+        """Memory that it has taken."""
+
 
 class FirstOf:
     """Asks several proposers in turn, each for those sequences that the ones before had no guess for."""
@@ -51,3 +55,8 @@ class FirstOf:
         """A sequence has ended."""
         for proposer in self._proposers:
             proposer.forget(id)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all of them."""
+        return sum(p.bytes for p in self._proposers)

@@ -14,9 +14,6 @@ import numpy.typing as npt
 from tensormill.config import in_words
 from tensormill.errors import BackendError
 
-# Python's own choice would be memory that processes share, which Linux as a rule gives no huge pages.
-_PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
-
 
 def region(size: int) -> npt.NDArray[np.uint8]:
     """uint8 [size] on a page border; the array keeps the mapping alive. BackendError if the machine has not so much memory."""
@@ -26,7 +23,7 @@ def region(size: int) -> npt.NDArray[np.uint8]:
             "lower --ctx, --sequences, --chunk or --rows, or choose a smaller model"
         )
     try:
-        mapped = mmap.mmap(-1, max(size, 1), **_PRIVATE)
+        mapped = _private(max(size, 1))
     except OSError as why:
         raise BackendError(
             f"the system gives no block of {size / 1e9:.1f} GB ({why.strerror}); "
@@ -35,6 +32,13 @@ def region(size: int) -> npt.NDArray[np.uint8]:
     with suppress(AttributeError, OSError):  # only Linux has it, and not every kernel
         mapped.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(mapped, np.uint8)[:size]
+
+
+def _private(size: int) -> mmap.mmap:
+    """Memory of this process alone: what Python maps by itself could be shared, and shared memory gets no huge pages."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def check_room(weights: int, caches: int, values: int, room: int | None) -> None:

@@ -107,6 +107,12 @@ class Reference:
         for name, rows in self._slots():
             rows[slot] = snapshot[name]
 
+    @property
+    def bytes(self) -> dict[str, int]:
+        """Memory by use: weights as they were decoded, caches, arena (none: values come and go)."""
+        weights = sum(w.nbytes for w in self._weights.values() if not isinstance(w, Lazy))
+        return {"weights": weights, "caches": sum(s.nbytes for s in self.stores.values()), "arena": 0}
+
     def _slots(self) -> list[tuple[str, Array]]:
         kept = [(c.name, s.rows) for c, s in self.stores.items() if isinstance(s, RingStore)]
         return kept + [(c.name, s.states) for c, s in self.stores.items() if isinstance(s, StateStore)]

@@ -36,6 +36,11 @@ class PagedStore:
         self.k = np.full((*size, *cache.k), np.nan, dtype)
         self.v = None if cache.v is None else np.full((*size, *cache.v), np.nan, dtype)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pages."""
+        return self.k.nbytes + (0 if self.v is None else self.v.nbytes)
+
     def write(self, sequence: Sequence, entries: Array, k: Array, v: Array | None) -> None:
         """Store rows at their entries (token index div ratio)."""
         at = self._places(sequence, entries)
@@ -75,6 +80,11 @@ class RingStore:
         self.back = back
         self.rows = np.full((limits.slots, back + 1 + limits.drafts, width), np.nan, real)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all slots."""
+        return self.rows.nbytes
+
     def read(self, slot: int, start: int, stop: int) -> Array:
         """Rows of indices start…stop, [stop − start, width]."""
         assert stop - start <= self.rows.shape[1], "the ring does not reach back so far"
@@ -93,6 +103,11 @@ class StateStore:
     def __init__(self, cache: Cache, limits: Limits, width: int, real: npt.DTypeLike) -> None:
         self.states = np.full((limits.slots, *cache.shape), np.nan, real)
         self.inputs = RingStore(limits, width, 0, real)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all slots."""
+        return self.states.nbytes + self.inputs.nbytes
 
     def load(self, sequence: Sequence) -> Array:
         """The state at base; zeros at the start of a sequence."""

@@ -1,0 +1,92 @@
+// The arithmetic of 32 inputs (linear.h) as GEMV and GEMM share it, and what they need to know of a format for it.
+//
+// An accumulator starts at the bits of the float 1.5 x 2^23: taken as a float it then is 1.5 x 2^23 + isum, and
+//   fma(that, s, -1.5 x 2^23 s) = isum s, rounded once,
+// as long as |isum| < 2^22 and 1.5 x 2^23 s is exact (s has few bits): one instruction instead of a conversion and a
+// product.
+#pragma once
+#include "linear/call.h"
+#include "linear/format.h"
+
+namespace mill::TM_ISA::linear {
+
+enum class Scaling { kMagic, kPlain, kNone };  // as above; conversion and product; all scales are 1
+
+inline constexpr float kMagic = 12582912.0f;
+inline constexpr int32_t kMagicBits = 0x4B400000;
+
+// Scales for each 16 inputs or for 32, or for 16 and the two products are added before d_a comes (exact, so it may as
+// well be one); mins for each 16 (2), 32 (1) or none (0). Formats that share a shape share the GEMM.
+enum class Groups { kWhole, kHalves, kJoined };
+
+template <Groups groups, int min_parts, bool wide, bool whole, Scaling scaling> struct GroupShape {
+  static constexpr bool kHalves = groups != Groups::kWhole, kJoined = groups == Groups::kJoined;
+  static constexpr bool kMins = min_parts != 0, kWide = wide, kWhole = whole;
+  static constexpr int kParts = kHalves ? 2 : 1, kMinParts = min_parts;
+  static constexpr Scaling kScaling = scaling;
+  static constexpr int32_t kStart = scaling == Scaling::kMagic ? kMagicBits : 0;
+  using Tile = GroupShape;
+};
+
+template <class F> constexpr Scaling scaling_of() {
+  if constexpr (requires { F::kOnes; }) return Scaling::kNone;
+  if constexpr (requires { F::kHuge; }) return Scaling::kPlain;
+  return Scaling::kMagic;
+}
+template <class F> constexpr Groups groups_of() {
+  if constexpr (requires { F::kFold; }) return Groups::kJoined;
+  return F::kGroup == 16 ? Groups::kHalves : Groups::kWhole;
+}
+
+// Straight from the packed bits. Where wide codes are dotted as signed bytes, no offset is left to subtract.
+template <class F>
+struct Shape : GroupShape<groups_of<F>(), F::kMins ? 32 / F::kGroup : 0, F::kWide, F::kWhole, scaling_of<F>()> {
+  static constexpr int kOffset = (F::kWide && kSignedDot) ? 0 : F::kOffset;
+  static constexpr bool kFolded = false;
+};
+
+// From decoded lines: where whole scale x code is a byte, that is what is decoded, unless it makes a narrow dot wide.
+template <class F> constexpr bool folds() {
+  if constexpr (requires { F::kFold; }) return F::kFold == 0 || !kSignedDot;
+  return false;
+}
+template <class F, bool folded = folds<F>()> struct DecodedShape : Shape<F> {};
+template <class F>
+struct DecodedShape<F, true> : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGroup : 0, F::kFold != 0, true, Scaling::kNone> {
+  static constexpr int kOffset = F::kFold;
+  static constexpr bool kFolded = true;
+};
+
+// What Scaling::kMagic adds to a product with scale s.
+TM_INLINE Floats less_of(Floats s) { return mul(s, broadcast(-kMagic)); }
+
+template <class S> TM_INLINE Floats product(Ints acc, Floats s, Floats less) {
+  if constexpr (S::kScaling == Scaling::kMagic) return fma(from_bits(acc), s, less);
+  if constexpr (S::kScaling == Scaling::kPlain) return mul(to_floats(acc), s);
+  return to_floats(acc);
+}
+
+// What a token needs besides codes and scales, for n times 32 inputs: where accumulators start, and with mins
+// float(sum of codes) * scale.
+template <class S>
+TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* __restrict start, float* __restrict sum) {
+  const float* __restrict scales = x.scales;
+  const int16_t* __restrict sums = x.sums;
+  // Both halves in one load: gcc makes vectors of this, not of two int16 loads.
+  const auto low = [&](int64_t g) TM_LAMBDA { return load_i32(sums + 2 * g) << 16 >> 16; };
+  const auto high = [&](int64_t g) TM_LAMBDA { return load_i32(sums + 2 * g) >> 16; };
+  if constexpr (S::kHalves) {
+    for (int64_t h = 0; h < 2 * n; ++h) start[h] = S::kStart - S::kOffset * sums[h];
+  } else {
+    for (int64_t g = 0; g < n; ++g) start[g] = S::kStart - S::kOffset * (low(g) + high(g));
+  }
+  if constexpr (S::kMinParts == 1)
+    for (int64_t g = 0; g < n; ++g) sum[g] = static_cast<float>(low(g) + high(g)) * scales[g];
+  if constexpr (S::kMinParts == 2)
+    for (int64_t g = 0; g < n; ++g) {
+      sum[2 * g] = static_cast<float>(low(g)) * scales[g];
+      sum[2 * g + 1] = static_cast<float>(high(g)) * scales[g];
+    }
+}
+
+}  // namespace mill::TM_ISA::linear
