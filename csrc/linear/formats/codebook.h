@@ -23,7 +23,6 @@
 namespace mill::TM_ISA::linear {
 
 TM_INLINE unsigned load_u16(const uint8_t* p) { return p[0] | p[1] << 8; }
-TM_INLINE uint32_t load_u32(const uint8_t* p) { return static_cast<uint32_t>(load_i32(p)); }
 TM_INLINE unsigned eight_signs(unsigned seven) {
   return seven | static_cast<unsigned>(__builtin_parity(seven)) << 7;
 }

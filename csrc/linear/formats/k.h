@@ -20,8 +20,6 @@
 
 namespace mill::TM_ISA::linear {
 
-inline constexpr int k256 = 256;
-
 // ---- Q4_K, Q5_K ----
 
 struct SixBitScales {  // as they lie in the file: 12 bytes for 8 scales and 8 mins
@@ -60,12 +58,10 @@ struct SixBitScales {  // as they lie in the file: 12 bytes for 8 scales and 8 m
   }
 };
 
-inline void nibbles_of_64(const uint8_t* q, uint8_t* codes) {  // runs of 32 bytes: low nibbles, then high ones
-  for (int i = 0; i < 4; ++i)
-    for (int k = 0; k < 32; ++k) {
-      codes[64 * i + k] = q[32 * i + k] & 15;
-      codes[64 * i + 32 + k] = q[32 * i + k] >> 4;
-    }
+// 32 codes of the j-th group: runs of 32 bytes hold 64 inputs, low nibbles first, or 128, two bits each.
+TM_INLINE void add_nibbles(const uint8_t* q, int j, uint8_t* codes) { add_bits(q + 32 * (j / 2), j % 2 * 4, 15, 0, codes); }
+TM_INLINE void add_pairs(const uint8_t* q, int j, int to, uint8_t* codes) {
+  add_bits(q + 32 * (j / 4), j % 4 * 2, 3, to, codes);
 }
 
 struct Q4_K : SixBitScales {
@@ -75,10 +71,12 @@ struct Q4_K : SixBitScales {
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      uint8_t codes[k256];
       pack_scales(rows[r], r, out);
-      nibbles_of_64(rows[r] + 16, codes);
-      for (int j = 0; j < 8; ++j) put_nibbles(codes + 32 * j, r, out + 256 + 256 * j);
+      for (int j = 0; j < 8; ++j) {
+        uint8_t codes[32] = {};
+        add_nibbles(rows[r] + 16, j, codes);
+        put_nibbles(codes, r, out + 256 + 256 * j);
+      }
     }
   }
 };
@@ -90,14 +88,13 @@ struct Q5_K : SixBitScales {
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      uint8_t codes[k256];
       pack_scales(rows[r], r, out);
-      nibbles_of_64(rows[r] + 48, codes);
-      for (int k = 0; k < k256; ++k)
-        codes[k] = static_cast<uint8_t>(codes[k] | (rows[r][16 + k % 32] >> (k / 32) & 1) << 4);
       for (int j = 0; j < 8; ++j) {
-        put_bits(codes + 32 * j, 4, r, out + 256 + 320 * j);
-        put_nibbles(codes + 32 * j, r, out + 320 + 320 * j);
+        uint8_t codes[32] = {};
+        add_nibbles(rows[r] + 48, j, codes);
+        add_bits(rows[r] + 16, j, 1, 4, codes);
+        put_bits(codes, 4, r, out + 256 + 320 * j);
+        put_nibbles(codes, r, out + 320 + 320 * j);
       }
     }
   }
@@ -123,23 +120,16 @@ struct Q6_K {
       const uint8_t *low = rows[r], *high = low + 128, *scale = low + 192;
       put_half(low + 208, r, front);
       for (int g = 0; g < 16; ++g) out[16 * g + r] = scale[g];
-      uint8_t codes[k256];
-      for (int k = 0; k < k256; ++k) {
-        const int half = k / 128, i = k % 128;  // 128 inputs: 64 low bytes, 32 high bytes
-        const unsigned nibble = low[64 * half + i % 64] >> (i / 64 * 4) & 15u;
-        codes[k] = static_cast<uint8_t>(nibble | (high[32 * half + i % 32] >> (i / 32 * 2) & 3u) << 4);
-      }
-      for (int j = 0; j < 8; ++j) {
-        put_pairs(codes + 32 * j, 4, r, out + 256 + 384 * j);
-        put_nibbles(codes + 32 * j, r, out + 384 + 384 * j);
+      for (int j = 0; j < 8; ++j) {  // 128 inputs: 64 low bytes, 32 high bytes
+        uint8_t codes[32] = {};
+        add_bits(low + 64 * (j / 4) + 32 * (j % 2), j / 2 % 2 * 4, 15, 0, codes);
+        add_pairs(high, j, 4, codes);
+        put_pairs(codes, 4, r, out + 256 + 384 * j);
+        put_nibbles(codes, r, out + 384 + 384 * j);
       }
     }
   }
 };
-
-inline void pairs_of_128(const uint8_t* q, uint8_t* codes) {  // runs of 32 bytes, 4 codes a byte, for 256 inputs
-  for (int k = 0; k < k256; ++k) codes[k] = q[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3;
-}
 
 inline void put_triples(const uint8_t* codes, int row, uint8_t* at) {
   for (int b = 0; b < 4; ++b)
@@ -193,10 +183,12 @@ struct Q3_K {
         s = static_cast<uint8_t>(s | low4 << (g / 4 % 2 * 4));
         out[128 + at] = static_cast<uint8_t>(out[128 + at] | high2 << (g / 4 * 2));
       }
-      uint8_t codes[k256];
-      pairs_of_128(high + 32, codes);
-      for (int k = 0; k < k256; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (high[k % 32] >> (k / 32) & 1) << 2);
-      for (int j = 0; j < 8; ++j) put_triples(codes + 32 * j, r, out + 192 + 192 * j);
+      for (int j = 0; j < 8; ++j) {
+        uint8_t codes[32] = {};
+        add_pairs(high + 32, j, 0, codes);
+        add_bits(high, j, 1, 2, codes);
+        put_triples(codes, r, out + 192 + 192 * j);
+      }
     }
   }
 };
@@ -231,12 +223,14 @@ struct Q2_K {
       put_half(rows[r] + 80, r, out);
       put_half(rows[r] + 82, r, out + 32);
       for (int g = 0; g < 16; ++g) out[64 + 32 * (g / 2) + 2 * r + g % 2] = rows[r][g];
-      uint8_t codes[k256];
-      pairs_of_128(rows[r] + 16, codes);
-      for (int i = 0; i < k256; ++i) {
-        const int t = i % 32 / 4, field = t / 4 * 2 + t % 2;
-        uint8_t& byte = out[320 + 128 * (i / 32) + 64 * (t % 4 / 2) + 4 * r + i % 4];
-        byte = static_cast<uint8_t>(byte | codes[i] << (2 * field));
+      for (int j = 0; j < 8; ++j) {
+        uint8_t codes[32] = {};
+        add_pairs(rows[r] + 16, j, 0, codes);
+        for (int i = 0; i < 32; ++i) {
+          const int t = i / 4, field = t / 4 * 2 + t % 2;
+          uint8_t& byte = out[320 + 128 * j + 64 * (t % 4 / 2) + 4 * r + i % 4];
+          byte = static_cast<uint8_t>(byte | codes[i] << (2 * field));
+        }
       }
     }
   }
@@ -274,9 +268,7 @@ struct IQ4_XS {
         uint8_t &h = out[32 + 16 * (j % 2) + r], &l = out[64 + 16 * (j % 4) + r];
         h = static_cast<uint8_t>(h | high2 << (j / 2 * 2));
         l = static_cast<uint8_t>(l | low4 << (j / 4 * 4));
-        uint8_t codes[32];
-        for (int k = 0; k < 32; ++k) codes[k] = q[16 * j + k % 16] >> (k / 16 * 4) & 15;
-        put_nibbles(codes, r, out + 128 + 256 * j);
+        put_words(q + 16 * j, 4, r, out + 128 + 256 * j);
       }
     }
   }
