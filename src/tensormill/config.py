@@ -189,8 +189,8 @@ class ServerConfig:
     """Most seconds an answer may take; 0: no limit."""
     drain: float = 30.0
     """Seconds that answers under way have to end after SIGTERM."""
-    memory: int = 0
-    """Most bytes that all loaded models and their caches take together; 0: no limit. --kv-memory bounds the caches of each."""
+    memory: str | None = None
+    """Most bytes that all loaded models and their caches take together, such as 8G; --kv-memory bounds the caches of each."""
     otlp_endpoint: str = ""
     """Where traces go, such as http://localhost:4318 (OTLP over HTTP, needs tensormill[otel]); else what
     OTEL_EXPORTER_OTLP_ENDPOINT says, if anything."""
@@ -202,7 +202,9 @@ class ServerConfig:
         _check(self.max_queue >= 0, "max-queue", "0 or more", self.max_queue)
         _check(self.max_body > 0, "max-body", "above 0", self.max_body)
         _check(self.timeout >= 0, "timeout", "0 or more", self.timeout)
-        _check(self.drain >= 0, "drain", "0 or more", self.drain)
+        _check(0 <= self.drain < 1e9, "drain", "0 or more seconds", self.drain)
+        if self.memory is not None:
+            bytes_of(self.memory, "memory")
         _check((self.tls_cert is None) == (self.tls_key is None), "tls-cert", "given together with --tls-key", None)
 
 

@@ -54,7 +54,8 @@ class Server:
             trace = stack.enter_context(self._trace(request, asks[0]))
             for ask in asks:
                 ask.trace = trace
-            use = self.registry.use(asks[0].model, sum(ask.many for ask in asks), key=asks[0].caller.key)
+            many, key = sum(ask.many for ask in asks), asks[0].caller.key
+            use = self.registry.use(asks[0].model, many, key=key, keep=asks[0].keep)
             model = await unless_gone(request, stack.enter_async_context(use))
             request.scope["model"] = model.name  # for the log
             jobs = [(ask, await unless_gone(request, prepared(model, ask))) for ask in asks]

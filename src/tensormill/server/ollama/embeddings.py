@@ -50,9 +50,8 @@ async def _embed(
 ) -> tuple[Embeddings, float]:
     """The embeddings, and when the model was there."""
     found = asking.find(server.registry, got.model)
-    asking.keep(got, found)
     caller = server.caller(request)
-    async with server.registry.use(found.name, together(texts), key=caller.key) as model:
+    async with server.registry.use(found.name, together(texts), key=caller.key, keep=asking.keep(got)) as model:
         loaded = time.monotonic()
         work = embed(model, texts, caller, str(request.scope["id"]), dimensions=dimensions, cut=cut)
         return await unless_gone(request, work), loaded
