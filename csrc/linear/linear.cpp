@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "linear/shuffles.h"
+
 namespace mill {
 TM_DECLARE_TABLE(linear::Kernels, linear_kernels)
 }
@@ -46,6 +48,7 @@ bool supported(Type type) {
 }
 
 bool takes_codes(Type type) { return description(type).codes; }
+bool takes_words(Type type) { return description(type).words; }
 int64_t block_of(Type type) { return description(type).file_inputs; }
 
 int64_t row_bytes(Type type, int64_t columns) {
@@ -81,6 +84,7 @@ void set_codebook(Type type, const int8_t* values, int64_t entries, int64_t widt
   if (!mine.empty()) return;
   mine.assign(values, values + entries * width);
   codebooks[static_cast<int>(codebook_of(type))] = mine.data();
+  shuffles[static_cast<int>(type)] = make_shuffles(values, entries, width);
 }
 
 }  // namespace mill::linear

@@ -14,11 +14,13 @@ from pathlib import Path
 import uvicorn
 
 from tensormill.config import EngineConfig, ServerConfig, bytes_of
-from tensormill.errors import RequestError
+from tensormill.errors import RequestError, TensorMillError
 from tensormill.observe.logs import set_up
 from tensormill.observe.traces import Traces
 from tensormill.server.app import application
+from tensormill.server.connection import Connection
 from tensormill.server.keys import Keys
+from tensormill.server.leaving import Leaving
 from tensormill.server.registry import Registry
 from tensormill.server.served import ServedModel
 from tensormill.server.server import Server
@@ -49,20 +51,23 @@ def serve(
 
 async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool) -> int:
     config = server.config
-    runner = uvicorn.Server(
+    runner = Leaving(
         uvicorn.Config(
             application(server, keys),
+            http=Connection,
+            lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=int(config.drain),
             timeout_keep_alive=75,
             ssl_certfile=config.tls_cert,
             ssl_keyfile=config.tls_key,
-        )
+        ),
+        server.registry,
+        config.drain,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them; it raises them again once it is done
-        signal.signal(number, lambda *_: setattr(runner, "should_exit", True))
+    for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them
+        signal.signal(number, runner.handle_exit)
     loading = asyncio.create_task(_preload(server, runner)) if preload else None
     host, port = sock.getsockname()[:2]
     scheme = "https" if config.tls_cert else "http"
@@ -78,9 +83,10 @@ async def _preload(server: Server, runner: uvicorn.Server) -> None:
     try:
         async with server.registry.use("") as model:
             log.info("model loaded", extra={"model": model.name})
-    except BaseException:
-        runner.should_exit = True
-        raise
+    except TensorMillError:
+        if not runner.should_exit:  # else it ends anyway, and that is why
+            runner.should_exit = True
+            raise
 
 
 def _check_public(config: ServerConfig, keys: Keys) -> None:

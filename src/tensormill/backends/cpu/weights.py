@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,11 @@ from tensormill.program.recipe import Recipe
 from tensormill.program.weights import WeightSource
 
 Bytes = npt.NDArray[np.uint8]
+Reads = Literal["values", "codes", "words"]  # float32, int8 or int16 activations
 ALIGN = 64
 PANEL = 16  # rows
-PIECE_BYTES = 2 << 20  # of the file that are packed by one call: small, so that threads end together
-AHEAD_BYTES = 32 << 20  # of the file that are being packed, or were packed, before pages go back
+PIECE_BYTES = 4 << 20  # of the file that are packed by one call: few calls, but threads end together
+RELEASE_BYTES = 32 << 20  # of a tensor that are read before its pages go back
 
 
 @dataclass(eq=False, slots=True)
@@ -43,9 +44,11 @@ class Packed:
     offset: int = 0
 
     @property
-    def takes_codes(self) -> bool:
-        """Whether products with it want int8 activations."""
-        return bool(native().takes_codes(int(self.type)))
+    def reads(self) -> Reads:
+        """What activations products with it want."""
+        if native().takes_codes(int(self.type)):
+            return "codes"
+        return "words" if native().takes_words(int(self.type)) else "values"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,14 +59,19 @@ class Member:
     number: int
 
     @property
-    def takes_codes(self) -> bool:
+    def reads(self) -> Reads:
         """As its set."""
-        return self.whole.takes_codes
+        return self.whole.reads
 
     @property
     def rows(self) -> int:
         """Output rows."""
         return self.whole.rows
+
+    @property
+    def columns(self) -> int:
+        """Inputs."""
+        return self.whole.columns
 
 
 class Weights:
@@ -108,10 +116,10 @@ class Weights:
         self._address = target.ctypes.data
         done = taken = 0
         with ThreadPoolExecutor(threads) as pool:
-            for piece in _in_order(pool, self._pieces(target)):
+            for piece in _in_order(pool, self._pieces(target), 2 * threads):
                 done += piece.target.nbytes
                 taken += piece.rows.nbytes
-                if piece.last or taken > AHEAD_BYTES:
+                if piece.last or taken > RELEASE_BYTES:
                     self.source.release(piece.recipe)
                     taken = 0
                 if progress is not None:
@@ -184,15 +192,12 @@ class Piece:
     last: bool  # of its recipe
 
 
-def _in_order(pool: ThreadPoolExecutor, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Packs pieces a little ahead of those that it yields, which are done."""
+def _in_order(pool: ThreadPoolExecutor, pieces: Iterator[Piece], most: int) -> Iterator[Piece]:
+    """Packs pieces, at most so many at a time, and yields them once they are done."""
     waiting = deque[tuple[Piece, Future[None]]]()
-    ahead = 0
     for piece in pieces:
         waiting.append((piece, pool.submit(_pack, piece)))
-        ahead += piece.rows.nbytes
-        while ahead > AHEAD_BYTES:
-            ahead -= waiting[0][0].rows.nbytes
+        if len(waiting) > most:
             yield _done(*waiting.popleft())
     yield from (_done(*each) for each in waiting)
 
