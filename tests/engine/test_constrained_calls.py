@@ -44,15 +44,15 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 def tools(form: Format) -> list[dict]:
     """Not strict where the format cannot promise everything (bounds where values are no JSON)."""
-    strict = not (form.writing and (form.writing.quote or form.writing.python or form.writing.tree))
+    strict = not (form.writing.quote or form.writing.python or form.writing.tree)
     schemas = SCHEMAS
-    if form.writing and form.writing.tree:  # a list without bounds, in tags of many tokens, would not end in time
+    if form.writing.tree:  # a list without bounds, in tags of many tokens, would not end in time
         no_list = {k: v for k, v in FORECAST["properties"].items() if k != "hours"}
         schemas = SCHEMAS | {"forecast": FORECAST | {"properties": no_list}}
     return [{"type": "function", "function": {"name": n, "parameters": s, "strict": strict}} for n, s in schemas.items()]
 
 
-@pytest.mark.parametrize("form", [f for f in FORMATS.values() if f.writing], ids=lambda f: f.name)
+@pytest.mark.parametrize("form", FORMATS.values(), ids=lambda f: f.name)
 def test_calls_of_a_random_model(engine: Engine, form: Format) -> None:
     inner = frame(form).inner
     requests = []

@@ -18,6 +18,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that takes its time: a prompt of 6000 tokens is hundreds of steps, seconds in all."""
+    return write_model(tmp_path_factory.mktemp("slow") / "slow.gguf", L=4, D=256, F=1024, H=16)
+
+
+@pytest.fixture(scope="session")
 def live(model: Path) -> Iterator[Live]:
     with serving(model, flags=("--alias", "short", "--chunk", "64")) as running:
         yield running

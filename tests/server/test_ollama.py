@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -300,6 +302,12 @@ def alone(scripted_file: Path) -> Iterator[Live]:
         yield running
 
 
+def test_for_ever_has_a_date(alone: Live) -> None:
+    client = ollama.Client(alone.url)
+    assert client.generate("scripted", keep_alive="9999999999999h").done_reason == "load"
+    assert "9999-12-31" in httpx.get(alone.url + "/api/ps", timeout=60).text
+
+
 def test_keep_alive(alone: Live) -> None:
     client = ollama.Client(host=alone.url, timeout=60)
     assert list(client.ps().models) == []
@@ -315,6 +323,29 @@ def test_keep_alive(alone: Live) -> None:
         assert datetime.now(UTC) < end
     assert chat(client, keep_alive=-1).message.content == GREETING
     assert len(client.ps().models) == 1
+
+
+def test_keep_alive_is_one_requests_wish(alone: Live) -> None:
+    """What asks for an unloading gets it once, and never under others' feet: who comes during it has the model loaded again."""
+    client = ollama.Client(host=alone.url, timeout=60)
+
+    def other(n: int = 1) -> int:
+        body = {"prompt": "x", "max_tokens": n, "ignore_eos": True}
+        return int(httpx.post(alone.url + "/v1/completions", json=body, timeout=60).json()["usage"]["completion_tokens"])
+
+    for _ in range(3):
+        assert chat(client, keep_alive=0).message.content == GREETING
+        with ThreadPoolExecutor(8) as pool:
+            assert set(pool.map(other, [1] * 16)) == {1}
+    loaded = alone.engine_pid()
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(other, 900)
+        alone.until("num_requests_running", 1)
+        assert client.generate("scripted", keep_alive=0).done_reason == "unload"
+        assert alone.engine_pid() == loaded and busy.result() == 900
+    while client.ps().models:
+        time.sleep(0.05)
+    assert other() == other() == 1 and alone.engine_pid() != loaded
 
 
 def test_keys(guarded: Live) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -192,6 +193,18 @@ def test_a_template_that_knows_efforts_is_left_to_it(tmp_path: Path) -> None:
         assert made.choices[0].message.reasoning_content == "The user greets me."
         with pytest.raises(openai.BadRequestError, match="reasoning_effort must be none, minimal, low"):
             client.chat.completions.create(model="knows", messages=[QUESTION], reasoning_effort="much")
+
+
+def test_tools_of_a_template_that_knows_none(live: Live, client: openai.OpenAI) -> None:
+    """A ChatML template without tools: they are told in words, and a call can be required all the same."""
+    assert httpx.get(live.url + "/props", timeout=30).json()["chat_template_tools"] is False
+    shown = httpx.post(live.url + "/apply-template", json={"messages": [QUESTION], "tools": TOOLS}, timeout=30).json()["prompt"]
+    assert shown.startswith("<|im_start|>system\nYou can call these tools") and json.dumps(TOOL) in shown
+    made = client.chat.completions.create(
+        model="tiny", messages=[QUESTION], tools=STRICT, tool_choice="required", max_tokens=500, temperature=0
+    )
+    (call,) = made.choices[0].message.tool_calls
+    assert call.function.name == "get_weather" and json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
 
 
 def test_responses_have_items_for_reasoning_and_calls(actor: openai.OpenAI) -> None:

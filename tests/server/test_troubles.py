@@ -25,12 +25,6 @@ from server.live import SOURCES, Live, serving, write_model
 LONG = {"prompt": [97 + i % 7 for i in range(6000)], "max_tokens": 100, "ignore_eos": True}
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that takes its time: a prompt of 6000 tokens is hundreds of steps, seconds in all."""
-    return write_model(tmp_path_factory.mktemp("slow") / "slow.gguf", L=4, D=256, F=1024, H=16)
-
-
 def left_alone(live: Live, body: dict[str, Any], seconds: float, path: str = "/v1/completions") -> None:
     """Ask, and go before there is an answer."""
     with pytest.raises(httpx.ReadTimeout):
@@ -269,26 +263,6 @@ def test_a_disk_that_fills_up_keeps_what_fitted(model: Path, tmp_path: Path) -> 
         files = [*folder.iterdir()]
         assert files and all(f.suffix == ".kv" for f in files)  # the one that did not fit left nothing behind
         assert live.metric("kv_disk_bytes") == sum(f.stat().st_size for f in files)
-
-
-def test_sigterm_lets_answers_end(slow: Path) -> None:
-    with serving(slow) as live:
-        done: list[Any] = []
-        body = {"prompt": "x", "max_tokens": 300, "ignore_eos": True}
-
-        def ask() -> None:
-            done.append(httpx.post(live.url + "/v1/completions", json=body, timeout=60))
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        time.sleep(0.3)
-        live.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        with pytest.raises(httpx.HTTPError):
-            httpx.get(live.url + "/health", timeout=5)
-        thread.join(30)
-        assert done[0].json()["usage"]["completion_tokens"] == 300
-        assert live.process.wait(10) == 0
 
 
 def test_a_full_queue_says_when_to_come_again(slow: Path) -> None:

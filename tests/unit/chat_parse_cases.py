@@ -102,13 +102,14 @@ THINK = {
 CASES: dict[str, dict[str, Case]] = {
     "plain": {
         "text": Case("Hi <think> {x}\n", "", "Hi <think> {x}\n"),
-        "tags": Case('<tool_call>{"name": "now"}</tool_call>', "", '<tool_call>{"name": "now"}</tool_call>'),
         "space": Case(" \n\n a \n", "", " \n\n a \n"),
         "empty": Case(""),
         "unicode": Case("日本語 👩‍👩‍👧", "", "日本語 👩‍👩‍👧"),
         "prompt": Case("a", "", "a", prompt="<think>"),
-    },
-    "think": THINK,
+    }
+    | json_calls("<tool_call>\n", "\n</tool_call>\n")
+    | {"thinking": Case("<think>a</think>b", "", "<think>a</think>b")},
+    "think": THINK | json_calls("<tool_call>\n", "\n</tool_call>\n"),
     "hermes": THINK
     | json_calls("<tool_call>\n", "\n</tool_call>\n")
     | {

@@ -111,7 +111,8 @@ def test_no_control_token_comes_out_of_contents(name: str) -> None:
 @pytest.mark.parametrize("name", ZOO)
 def test_a_normal_conversation_is_what_it_was(name: str) -> None:
     made = prompts(ZOO[name].read_text("utf-8"))
-    turns, values = talk("naïve ꀀ < [INST ☔", accepted(made))
+    part = accepted(made) if made.template.tells_tools else slice(4)  # words of ours that name control tokens are text
+    turns, values = talk("naïve ꀀ < [INST ☔", part)
     text = made.template.render(turns, **values)
     ids = made.tokenizer.encode(text, add_special=True, parse_special=True)
     prompt = made.chat(turns, values)

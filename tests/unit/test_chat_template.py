@@ -69,9 +69,9 @@ def test_real_templates_render_as_in_plain_jinja(file: str) -> None:
         pytest.skip(f"{path.name} is absent: `make models` fetches it")
     with GGUFFile(path) as opened:
         source = opened.metadata.str("tokenizer.chat_template")
-    talks = (TALK, TALK[1:], TOOL_TALK) if "tool_calls" in source else (TALK, TALK[1:])  # else calls are told as text
-    for messages in talks:
-        for tools in (None, TOOLS):
+    knows = "tool_calls" in source  # else tools and calls are told as text
+    for messages in (TALK, TALK[1:], TOOL_TALK) if knows else (TALK, TALK[1:]):
+        for tools in (None, TOOLS) if knows else (None,):
             for prompt in (True, False):
                 variables = {"messages": messages, "tools": tools, "add_generation_prompt": prompt}
                 ours = template(source).render(messages, tools=tools, add_generation_prompt=prompt)

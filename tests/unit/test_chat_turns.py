@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 
@@ -38,9 +39,12 @@ NO_TOOLS = (  # turns alternate, no system, no tools
 )
 
 
-def render(source: str, messages: list) -> str:
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"properties": {"a": {"type": "integer"}}}}}]
+
+
+def render(source: str, messages: list, **more: list) -> str:
     before = copy.deepcopy(messages)
-    text = ChatTemplate(source).render(messages)
+    text = ChatTemplate(source).render(messages, **more)
     assert messages == before, "the caller's messages are left alone"
     return text
 
@@ -83,6 +87,19 @@ def test_results_find_their_calls():
     ]
     source = CHATML.replace("<{{ m.role }}>", "<{{ m.role }} {{ m.tool_call_id }}>")
     assert render(source, two) == "<assistant >[a {}][b {}]\n<tool call00000>1=a\n<tool call00001>=b\n"
+
+
+def test_tools_are_told_in_words_where_the_template_cannot():
+    text = render(NO_TOOLS, TALK, tools=TOOLS)
+    before, _, after = text.partition("\n\nSum\n")  # there is no system role either
+    assert before.startswith("<user>You can call these tools")
+    (schema,) = (line for line in before.splitlines() if line.startswith("{") and "parameters" in line)
+    assert json.loads(schema) == TOOLS[0]["function"]
+    example = '<tool_call>\n{"name": "NAME", "arguments": {"PARAMETER": "VALUE"}}\n</tool_call>\n'
+    assert example in before
+    assert after == ('<assistant><tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n<user>Result of add:\n3\n')
+    brief = [{"role": "system", "content": "Be brief."}, *TALK]
+    assert render(NO_TOOLS, brief, tools=TOOLS).startswith("<user>Be brief.\n\nYou can call these tools")
 
 
 def test_a_template_without_tools():

@@ -34,7 +34,7 @@ TOOLS = [
 PARIS = ("weather", {"city": "Paris 🌧️", "days": 3, "unit": "C", "deep": {"x": True}})
 ROME = ("weather", {"city": "Rome", "deep": {"x": False}})
 NOW: tuple[str, dict] = ("now", {})
-CALLING = [f for f in FORMATS.values() if f.writing]
+CALLING = list(FORMATS.values())
 MESSAGES = ("harmony", "muse")  # every call is a message of its own
 
 
@@ -48,7 +48,6 @@ def prompt(form: Format) -> str:
 
 
 def calls(form: Format, made: list[tuple[str, Any]]) -> str:
-    assert form.writing
     text = form.writing.calls(made)
     return frame(form).calls.replace("{name}", made[0][0]) + text
 
@@ -112,7 +111,6 @@ class TestEveryFormat:
 
     def test_no_call_hides_in_reasoning(self, grammars: Grammars, form: Format) -> None:
         begin, end = frame(form).reasoning or ("", "")
-        assert form.writing
         hidden = begin + "Hm.\n" + form.writing.calls([NOW]) + "\nSo." + end
         parser = OutputParser(form, TOOLS, continues=prompt(form))
         if not begin or not gather(parser.push(hidden) + parser.finish()).calls:
@@ -156,7 +154,6 @@ class TestEveryFormat:
 def test_nothing_wanted_is_no_grammar() -> None:
     assert constrain(FORMATS["hermes"], tokenizer(), Wanted()) is None
     assert constrain(FORMATS["hermes"], tokenizer(), Wanted(TOOLS, "none")) is None
-    assert constrain(FORMATS["plain"], tokenizer(), Wanted(TOOLS)) is None
     assert constrain(FORMATS["plain"], tokenizer(), Wanted(response=("regex", "a"))) == ("regex", "a")
 
 
@@ -173,8 +170,6 @@ def test_nothing_wanted_is_no_grammar() -> None:
 def test_refusals(wanted: Wanted, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         constrain(FORMATS["hermes"], tokenizer(), wanted)
-    with pytest.raises(RequestError, match="no tool calls"):
-        constrain(FORMATS["plain"], tokenizer(), Wanted(TOOLS, "required"))
 
 
 def strict(schema: Any, strict: bool = True) -> list[dict[str, Any]]:
@@ -190,7 +185,6 @@ def test_strict_tools_are_kept_or_refused_others_loosened(grammars: Grammars, na
             constrain(form, tokenizer(), Wanted(strict({"type": "string", "pattern": "^a"})))
     with pytest.raises(RequestError, match=r"tool 'f'.*'not'"):
         grammars.compile(*constrain(form, tokenizer(), Wanted(strict(odd))))
-    assert form.writing
     for value, expected in ((7, True), ("x", False)):
         text = form.writing.calls([("f", {"a": value})])
         assert (passes(grammars, form, text, tools=strict(odd, False), choice="required") != "refused") is expected
@@ -222,7 +216,6 @@ def test_thirty_thousand_characters_of_tools(grammars: Grammars, name: str) -> N
     assert grammar
     matcher = grammars.compile(*grammar)
     assert time.thread_time() - started < 1.0
-    assert form.writing
     for token in tokenizer().encode(form.writing.calls([("tool_7", {"field_7_1": 5, "kind": "kind 7 3"})]), parse_special=True):
         matcher.accept(token)
     assert matcher.complete

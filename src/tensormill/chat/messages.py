@@ -14,7 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from tensormill.chat.turns import Message, joined, tidied, told
+from tensormill.chat.parse import Writing
+from tensormill.chat.telling import announced, told
+from tensormill.chat.turns import Message, joined, tidied
 from tensormill.errors import TemplateError
 
 _NEEDLE = "needle-7153"
@@ -70,10 +72,14 @@ Render = Callable[[list[Message], list[dict[str, Any]] | None], str]
 
 
 class Abilities:
-    """What a template understands; `render` renders messages and tools with it, raising TemplateError when it refuses."""
+    """What a template understands; `render` renders messages and tools with it, raising TemplateError when it refuses.
 
-    def __init__(self, render: Render) -> None:
+    What it does not is told the model in words: tools, calls (as `writing` writes them) and results.
+    """
+
+    def __init__(self, render: Render, writing: Writing) -> None:
         self._render = render
+        self._writing = writing
 
     def _shows(self, messages: list[Message], unwanted: str = "\0") -> bool:
         calls = any(m.get("tool_calls") or m["role"] == "tool" for m in messages)
@@ -102,6 +108,15 @@ class Abilities:
     def developer(self) -> bool:
         """There is a developer role."""
         return self._shows([{"role": "developer", "content": _NEEDLE}, _USER])
+
+    @cached_property
+    def tools(self) -> bool:
+        """Tools are shown; also true where the template refuses them, in its own words."""
+        function = {**_TOOLS[0]["function"], "description": _NEEDLE}
+        try:
+            return _NEEDLE in self._render([dict(_USER)], [{"type": "function", "function": function}])
+        except TemplateError:
+            return True
 
     @cached_property
     def call_content(self) -> str | None:
@@ -148,11 +163,14 @@ class Abilities:
         call = {"id": id, "type": "function", "function": {"name": "look", "arguments": arguments}}
         return [_USER, {"role": "assistant", "content": content, "tool_calls": [call]}]
 
-    def fit(self, messages: list[Message]) -> list[Message]:
+    def fit(self, messages: list[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[Message]:
         """The messages in a shape that the template understands (changed in place where needed)."""
         roles = {m["role"] for m in messages}
+        asked = self._writing if tools and not self.tools else None  # in words, so calls look as the words say
+        if asked is not None:
+            messages = announced(messages, tools, asked)
         if "tool" in roles or any(m.get("tool_calls") for m in messages):
-            messages = self._fit_tools(messages)
+            messages = self._fit_tools(messages, asked)
         for message in messages:
             if message["role"] == "developer" and not self.developer:
                 message["role"] = "system"
@@ -168,9 +186,9 @@ class Abilities:
                 message["content"] = [{"type": "text", "text": message["content"]}]
         return messages
 
-    def _fit_tools(self, messages: list[Message]) -> list[Message]:
+    def _fit_tools(self, messages: list[Message], asked: Writing | None) -> list[Message]:
         if not self.calls:
-            messages = [told(m) if m.get("tool_calls") else m for m in messages]
+            messages = [told(m, asked) if m.get("tool_calls") else m for m in messages]
         for message in messages:
             calls = [c for c in message.get("tool_calls") or [] if isinstance(c, dict)]
             if calls and not message.get("content"):

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from tensormill.chat.constrain.frames import frame
-from tensormill.chat.parse import choose
+from tensormill.chat.parse import named
 from tensormill.chat.seal import Seal, Sealed
 from tensormill.chat.template import ChatTemplate
 from tensormill.tokenizer import Tokenizer
@@ -28,11 +28,14 @@ class Prompt:
 class Prompts:
     """Built at first use, part by part: a file may have no usable tokenizer, or no usable template.
 
-    `pre` and `template` take another pre-tokenizer and template than the file's.
+    `pre` and `template` take another pre-tokenizer and template than the file's, `format` another format of answers than
+    the template tells.
     """
 
-    def __init__(self, metadata: Mapping[str, object], *, pre: str | None = None, template: str | None = None) -> None:
-        self._metadata, self._pre, self._template = metadata, pre, template
+    def __init__(
+        self, metadata: Mapping[str, object], *, pre: str | None = None, template: str | None = None, format: str | None = None
+    ) -> None:
+        self._metadata, self._pre, self._template, self._format = metadata, pre, template, format
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -44,12 +47,15 @@ class Prompts:
         """Messages to text: the file's template, or a built-in one that suits its vocabulary."""
         t = self.tokenizer
         bos, eos = ("" if i is None else t.tokens[i] for i in (t.bos, t.eos))
-        return ChatTemplate.from_metadata(self._metadata, bos=bos, eos=eos, name=self._template)
+        template = ChatTemplate.from_metadata(self._metadata, bos=bos, eos=eos, name=self._template)
+        if self._format is not None:
+            template.format = named(self._format)
+        return template
 
     @cached_property
     def seal(self) -> Seal:
         """What keeps contents from becoming control tokens."""
-        reasoning = frame(choose(self.template.source)).reasoning or ()
+        reasoning = frame(self.template.format).reasoning or ()
         return Seal(self.tokenizer.controls, own=[text.strip() for text in reasoning])
 
     def chat(

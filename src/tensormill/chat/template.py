@@ -14,6 +14,7 @@ from typing import Any
 from tensormill.chat.budget import Limits
 from tensormill.chat.builtin import FORMATS, choose
 from tensormill.chat.messages import Abilities, checked, plain
+from tensormill.chat.parse import choose as choose_format
 from tensormill.chat.sandbox import Program
 from tensormill.chat.seal import Seal, Sealed
 from tensormill.chat.turns import Message
@@ -33,6 +34,8 @@ class ChatTemplate:
         self.name = name
         self.bos = bos
         self.eos = eos
+        self.format = choose_format(source)
+        """How answers are written and read."""
         self._program = Program(source, limits)
         self._with_tools: ChatTemplate | None = None
         self.guessed = False
@@ -92,12 +95,20 @@ class ChatTemplate:
         variables: dict[str, Any] = plain(dict(values))
         variables |= {name: variables.get(name) or None for name in ("tools", "documents")}
         answer = {"role": "assistant", "content": behind}
-        parts = [self._abilities.fit(checked(messages)), variables, answer]
+        parts = [self._abilities.fit(checked(messages), variables["tools"] or ()), variables, answer]
         return seal.through(lambda p: self._render(p[0], p[1], now) + str(p[2]["content"]), parts, self.source)
 
     @cached_property
     def _abilities(self) -> Abilities:
-        return Abilities(lambda messages, tools: self._render(messages, {"tools": tools, "add_generation_prompt": True}, None))
+        def render(messages: list[Message], tools: list[dict[str, Any]] | None) -> str:
+            return self._render(messages, {"tools": tools, "add_generation_prompt": True}, None)
+
+        return Abilities(render, self.format.writing)
+
+    @property
+    def tells_tools(self) -> bool:
+        """Whether the template itself tells the model which tools there are."""
+        return self._with_tools is not None or self._abilities.tools
 
     def _render(self, messages: list[Message], variables: dict[str, Any], now: datetime | None) -> str:
         tokens = {"bos_token": self.bos, "eos_token": self.eos}

@@ -6,7 +6,6 @@ reasoning is given under each of the names that templates look for.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 Message = dict[str, Any]
@@ -71,17 +70,6 @@ def _tidy_result(message: Message, names: dict[str, str], open_calls: list[str])
         message["content"] = ""
     elif isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content):
         message["content"] = "\n".join(p["text"] for p in content)
-
-
-def told(message: Message) -> Message:
-    """A call or a result as plain text, for templates that know neither."""
-    if message["role"] == "tool":
-        name = message.get("name") or "the tool"
-        return {"role": "user", "content": f"Result of {name}:\n{message['content']}"}
-    calls = message.get("tool_calls") or []
-    texts = [message["content"]] if isinstance(message.get("content"), str) and message["content"] else []
-    texts += [json.dumps(call["function"], ensure_ascii=False) for call in calls if isinstance(call, dict)]
-    return {**{k: v for k, v in message.items() if k != "tool_calls"}, "content": "\n".join(texts)}
 
 
 def joined(messages: list[Message]) -> list[Message]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -54,24 +54,36 @@ class TemplateRequest(msgspec.Struct, kw_only=True):
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+async def index(server: Server, request: Request) -> Response:
+    """What this is, for those who try the address; Ollama's clients look whether it answers."""
+    apis = {d.name: next(e.path for e in d.endpoints if e.streams) for d in _dialects() if any(e.streams for e in d.endpoints)}
+    return Json(
+        {"server": f"TensorMill {__version__}", "routes": "/openapi.json", "documentation": "docs/server.md", "apis": apis}
+    )
+
+
 async def live(server: Server, request: Request) -> Response:
     """The server runs."""
     return Json({"status": "ok"})
 
 
 async def ready(server: Server, request: Request) -> Response:
-    """A model is loaded and takes requests; 503 while that is not so."""
+    """Requests are taken: by a model that is loaded, or by one that can be; 503 while that is not so."""
     models = {m.name: _state(m) for m in server.registry.models.values()}
-    fine = "ok" in models.values()
-    return Json({"status": "ok" if fine else "loading", "models": models}, status_code=200 if fine else 503)
+    states = {state.split()[0] for state in models.values()}
+    status = next(s for s in ("ok", "loading", "unloaded", "failed") if s in states)
+    fine = status in ("ok", "unloaded")
+    return Json({"status": "ok" if fine else status, "models": models}, status_code=200 if fine else 503)
 
 
 def _state(model: ServedModel) -> str:
-    """ok, unloaded, or how much of it is loaded."""
+    """ok, how much of it is loaded, unloaded (until it is asked for), or failed (when it was)."""
     progress = model.engine.progress
     if model.engine.loaded:
         return "ok"
-    return f"loading {progress.done / max(progress.total, 1):.0%}" if model.engine.active else "unloaded"
+    if model.engine.active or model.requests:
+        return f"loading {progress.done / max(progress.total, 1):.0%}"
+    return "failed" if model.engine.failed else "unloaded"
 
 
 async def metrics(server: Server, request: Request) -> Response:
@@ -99,6 +111,7 @@ async def props(server: Server, request: Request) -> Response:
             "total_slots": model.config.sequences,
             "chat_template": model.template.source,
             "chat_template_built_in": model.template.guessed,
+            "chat_template_tools": model.template.tells_tools,
             "chat_format": model.format.name,
             "pooling": model.pooling,
             "bos_token": _token(model, model.tokenizer.bos),
@@ -142,9 +155,13 @@ async def apply_template(server: Server, request: Request) -> Response:
 
 async def openapi(server: Server, request: Request) -> Response:
     """This API as an OpenAPI document."""
-    from tensormill.server.app import DIALECTS
+    return Json(document(_dialects(), keyed=server.config.api_key_file is not None))
 
-    return Json(document(DIALECTS, keyed=server.config.api_key_file is not None))
+
+def _dialects() -> Sequence[Dialect]:
+    from tensormill.server.app import DIALECTS  # of which this is one
+
+    return DIALECTS
 
 
 async def _known(server: Server, name: str) -> ServedModel:
@@ -172,7 +189,8 @@ def _piece(piece: bytes) -> str | list[int]:
 DIALECT = Dialect(
     "TensorMill",
     (
-        Endpoint("GET", "/health", ready, "200 once a model is loaded; needs no key"),
+        Endpoint("GET", "/", index, "What this is, and where its routes are described"),
+        Endpoint("GET", "/health", ready, "200 once a model is loaded, or if none need be; needs no key"),
         Endpoint("GET", "/health/live", live, "200 while the server runs; needs no key"),
         Endpoint("GET", "/health/ready", ready, "The same as /health"),
         Endpoint("GET", "/metrics", metrics, "Metrics for Prometheus"),

@@ -1,4 +1,4 @@
-"""The ASGI application: routes of all dialects, errors in each one's shape, start and end.
+"""The ASGI application: routes of all dialects, errors in each one's shape.
 
 A dialect is added by importing its `DIALECT` here.
 """
@@ -6,8 +6,6 @@ A dialect is added by importing its `DIALECT` here.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -33,14 +31,8 @@ _KINDS = {404: "missing", 405: "method"}
 
 def application(server: Server, keys: Keys) -> ASGIApp:
     """The application of a server."""
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        await server.registry.stop()
-
     routes = [_route(server, endpoint) for dialect in DIALECTS for endpoint in dialect.endpoints]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_route, Exception: _bug})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _no_route, Exception: _bug})
     return Door(app, keys, cors=server.config.cors, local=is_local(server.config.host), shape_of=shape_of)
 
 

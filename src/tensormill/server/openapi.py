@@ -56,7 +56,7 @@ def _operation(dialect: Dialect, endpoint: Endpoint, schemas: dict[Any, Values])
     made: Values = {
         "summary": endpoint.about,
         "tags": [dialect.name],
-        "operationId": f"{endpoint.method.lower()}_{endpoint.path.strip('/').translate(_NAMES)}",
+        "operationId": f"{endpoint.method.lower()}_{(endpoint.path.strip('/') or 'index').translate(_NAMES)}",
         "responses": responses,
     }
     if endpoint.body is not None:

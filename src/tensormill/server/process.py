@@ -26,6 +26,7 @@ from tensormill.server.wire import Broken, Down, Load, Probe, Progress, Ready, U
 log = logging.getLogger("tensormill.server")
 _QUICK = 30.0  # seconds: dying earlier than this after a start is no accident
 _ATTEMPTS = 4
+_STOPPED = "the engine was stopped"
 LEAVING = 6.0  # seconds that an engine which writes to disk has at its end
 
 
@@ -59,6 +60,7 @@ class EngineProcess:
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
         self._trouble = ""
+        self._over = ""  # why it is never to be launched again
 
     @property
     def loaded(self) -> bool:
@@ -71,13 +73,18 @@ class EngineProcess:
         return self._task is not None and not self._task.done()
 
     @property
+    def failed(self) -> bool:
+        """Whether it could not be loaded, or did not stay so, when that was last tried."""
+        return bool(self._trouble) and self._trouble != _STOPPED and not self.active
+
+    @property
     def busy(self) -> int:
         """Requests under way."""
         return len(self._inboxes)
 
     def launch(self) -> None:
         """Begin to load the model, unless that was begun."""
-        if not self.active:
+        if not self.active and not self._over:
             self._trouble = ""
             self._ready.clear()
             self._task = asyncio.create_task(self._supervise(), name=f"engine {self.path.name}")
@@ -86,13 +93,16 @@ class EngineProcess:
         """Load the model, or wait until somebody else's call has; EngineError says why it cannot be loaded."""
         self.launch()
         while self.info is None:
-            await self._ready.wait()
-            if self._trouble:
-                raise EngineError(self._trouble, "load")
+            if not self._over:
+                await self._ready.wait()
+            if trouble := self._over or self._trouble:
+                raise EngineError(trouble, "load")
         return self.info
 
-    async def stop(self) -> None:
-        """End the process; what is under way fails."""
+    async def stop(self, over: str = "") -> None:
+        """End the process; what is under way fails. It is not `loaded` any more; with a reason why it is `over`, for good."""
+        self.info = None
+        self._over = self._over or over
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -186,7 +196,7 @@ class EngineProcess:
             self._trouble = f"the engine cannot be run: {error}"
         finally:
             self.info = None
-            self._trouble = self._trouble or "the engine was stopped"
+            self._trouble = self._trouble or _STOPPED
             self._ready.set()
 
     async def _run(self) -> None:
@@ -246,8 +256,11 @@ class EngineProcess:
         self._writer, self.info, self.pid = None, None, 0
         if not self._trouble:
             self._ready.clear()
+        why, kind = "the engine died while it worked on this request; try again", "engine"
+        if self._over:
+            why, kind = self._over, "load"
         for id, inbox in self._inboxes.items():
-            inbox.put_nowait(Failed(id, "the engine died while it worked on this request; try again", "engine"))
+            inbox.put_nowait(Failed(id, why, kind))
         self._heard(msgspec.structs.replace(self.stats, running=0, waiting=0, usage=0.0, held=0))
 
 

@@ -34,6 +34,11 @@ class Registry:
         self._loading = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
 
+    @property
+    def requests(self) -> int:
+        """Sequences under way or waiting, of all models."""
+        return sum(m.requests for m in self.models.values())
+
     def find(self, name: str) -> ServedModel:
         """The model called that, or the first one for no name; Problem if there is none."""
         if not name:
@@ -47,8 +52,11 @@ class Registry:
         return model
 
     @asynccontextmanager
-    async def use(self, name: str, sequences: int = 1) -> AsyncIterator[ServedModel]:
-        """The model, loaded, kept loaded, and with room in its queue for so many sequences."""
+    async def use(self, name: str, sequences: int = 1, *, keep: float | None = None) -> AsyncIterator[ServedModel]:
+        """The model, loaded, kept loaded, and with room in its queue for so many sequences.
+
+        `keep`: seconds that it stays loaded once it is idle, None as long as there is room; who came last decides.
+        """
         model = self.find(name)
         room = model.config.sequences + self.max_queue
         if sequences > room:
@@ -63,7 +71,7 @@ class Registry:
                 retry=max(1, min(60, round(self.seconds * rounds))),
             )
         model.requests += sequences
-        model.expires = None
+        model.keep, model.expires = keep, None
         started = time.monotonic()
         try:
             await self._load(model)
@@ -109,11 +117,10 @@ class Registry:
             if not idle:
                 raise Problem("every loaded model is serving, and memory is full (--memory)", kind="loading", retry=5)
             oldest = min(idle, key=lambda m: m.used)
-            log.info("unloading a model", extra={"model": oldest.name})
-            await oldest.engine.stop()
+            await self._unload(oldest, f"room for {model.name}")
 
     def _expiring(self, model: ServedModel) -> None:
-        """Unload an idle model once the time is over that it was asked to stay (`model.keep`)."""
+        """Unload an idle model once the time is over that its last request wants it to stay (`model.keep`)."""
         if model.requests or model.keep is None:
             return
         model.expires = expires = time.time() + model.keep
@@ -121,10 +128,22 @@ class Registry:
 
     def _expire(self, model: ServedModel, expires: float) -> None:
         if model.expires == expires:  # nobody came in between
-            log.info("unloading a model", extra={"model": model.name, "why": "keep_alive"})
-            self._ending.add(task := asyncio.create_task(model.engine.stop()))
+            self._ending.add(task := asyncio.create_task(self.unload(model, "keep_alive")))
             task.add_done_callback(self._ending.discard)
 
+    async def unload(self, model: ServedModel, why: str) -> None:
+        """End the engine of a model, now or when nobody uses it any more; who comes meanwhile waits for a new one."""
+        async with self._loading:
+            if model.requests:
+                model.keep = 0
+            else:
+                await self._unload(model, why)
+
+    async def _unload(self, model: ServedModel, why: str) -> None:
+        if model.engine.active:
+            log.info("unloading a model", extra={"model": model.name, "why": why})
+            await model.engine.stop()
+
     async def stop(self) -> None:
-        """End every engine."""
-        await asyncio.gather(*(m.engine.stop() for m in self.models.values()))
+        """End every engine, for good; what is under way fails."""
+        await asyncio.gather(*(m.engine.stop("the server is stopping") for m in self.models.values()))

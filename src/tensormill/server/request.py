@@ -64,6 +64,7 @@ class Ask:
     show_special: bool = False  # control tokens that mean nothing to the parser are shown as text
     priority: int = 0
     timeout: float | None = None  # seconds
+    keep: float | None = None  # seconds that the model then stays loaded when idle; None: as long as there is room
     arrived: float = field(default_factory=time.monotonic)
     trace: Trace = field(default_factory=Trace)
 

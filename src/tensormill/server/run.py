@@ -13,12 +13,14 @@ from pathlib import Path
 
 import uvicorn
 
-from tensormill.config import EngineConfig, ServerConfig
-from tensormill.errors import RequestError
+from tensormill.config import EngineConfig, ServerConfig, bytes_of
+from tensormill.errors import RequestError, TensorMillError
 from tensormill.observe.logs import set_up
 from tensormill.observe.traces import Traces
 from tensormill.server.app import application
+from tensormill.server.connection import Connection
 from tensormill.server.keys import Keys
+from tensormill.server.leaving import Leaving
 from tensormill.server.registry import Registry
 from tensormill.server.served import ServedModel
 from tensormill.server.server import Server
@@ -38,7 +40,8 @@ def serve(
     for model in models:
         _ = model.metadata  # a file that is none is refused now
     traces = Traces.to(config.otlp_endpoint)
-    registry = Registry(models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue)
+    memory = bytes_of(config.memory, "memory") if config.memory else 0
+    registry = Registry(models, _aliases(aliases, models), memory=memory, max_queue=config.max_queue)
     sock = _listen(config.host, config.port)
     try:
         return asyncio.run(_serve(Server(config, registry, traces), keys, sock, preload))
@@ -48,20 +51,23 @@ def serve(
 
 async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool) -> int:
     config = server.config
-    runner = uvicorn.Server(
+    runner = Leaving(
         uvicorn.Config(
             application(server, keys),
+            http=Connection,
+            lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=int(config.drain),
             timeout_keep_alive=75,
             ssl_certfile=config.tls_cert,
             ssl_keyfile=config.tls_key,
-        )
+        ),
+        server.registry,
+        config.drain,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them; it raises them again once it is done
-        signal.signal(number, lambda *_: setattr(runner, "should_exit", True))
+    for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them
+        signal.signal(number, runner.handle_exit)
     loading = asyncio.create_task(_preload(server, runner)) if preload else None
     host, port = sock.getsockname()[:2]
     scheme = "https" if config.tls_cert else "http"
@@ -77,9 +83,10 @@ async def _preload(server: Server, runner: uvicorn.Server) -> None:
     try:
         async with server.registry.use("") as model:
             log.info("model loaded", extra={"model": model.name})
-    except BaseException:
-        runner.should_exit = True
-        raise
+    except TensorMillError:
+        if not runner.should_exit:  # else it ends anyway, and that is why
+            runner.should_exit = True
+            raise
 
 
 def _check_public(config: ServerConfig, keys: Keys) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tensormill.chat import ChatTemplate, Prompts
-from tensormill.chat.parse import Format, choose, named
+from tensormill.chat.parse import Format, named
 from tensormill.config import EngineConfig, SamplingConfig, in_words
 from tensormill.engine.messages import Stats
 from tensormill.engine.plan import plan
@@ -39,7 +39,9 @@ class ServedModel:
         self.created = int(path.stat().st_mtime)
         self.used = time.monotonic()
         self.requests = 0  # under way, or waiting for a load
-        self.keep: float | None = None  # seconds that it stays loaded when idle; None: as long as there is room
+        self.keep: float | None = (
+            None  # as its last request wants it: seconds that it stays loaded when idle; None: as long as there is room
+        )
         self.expires: float | None = None  # Unix time at which it will be unloaded
         self.engine = EngineProcess(path, config, told=told)
         self._granted = 0  # bytes that it may take while nobody knows how many it does
@@ -60,7 +62,7 @@ class ServedModel:
     @cached_property
     def prompts(self) -> Prompts:
         """Messages to prompts."""
-        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template)
+        return Prompts(self.metadata, pre=self.config.pre, template=self.config.template, format=self._chat_format)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -72,10 +74,10 @@ class ServedModel:
         """Messages to text."""
         return self.prompts.template
 
-    @cached_property
+    @property
     def format(self) -> Format:
         """How answers are parsed."""
-        return named(self._chat_format) if self._chat_format else choose(self.template.source)
+        return self.template.format
 
     @cached_property
     def sampling(self) -> SamplingConfig:

@@ -47,14 +47,6 @@ def constrain(form: Format, tokenizer: Tokenizer, wanted: Wanted, continues: str
     tools = _chosen(wanted)
     if not tools and wanted.response is None:
         return None
-    if tools and form.writing is None:
-        if wanted.choice in ("required", "named"):
-            raise RequestError(
-                f"the chat format {form.name!r} of this model has no tool calls: tool_choice must be auto or none"
-            )
-        tools = []
-        if wanted.response is None:
-            return None
     return _Answer(form, tokenizer, wanted, tools, continues).grammar()
 
 
@@ -80,7 +72,7 @@ class _Answer:
         self._thinks = form.thinks
         self._frame = self._fitting(frame(form))
         self._writing, self._trigger = _joined(form, self._frame)
-        self._marker = form.writing.opens + form.writing.begin if form.writing else ""
+        self._marker = form.writing.opens + form.writing.begin
         self._rules = Rules(tokenizer, {*form.keeps, *_tags(form, self._frame)})
         self._unannounced = not self._trigger and not self._frame.content[0]  # calls begin like any JSON
         self._forced = wanted.choice in ("required", "named")
@@ -184,7 +176,7 @@ class _Answer:
 
 def _joined(form: Format, whole: Frame) -> tuple[Writing, str]:
     """How calls are written with what the frame puts in front, and the text that announces them (empty: nothing does)."""
-    writing = form.writing or Writing("")
+    writing = form.writing
     if whole.calls:
         begin, end = whole.calls + writing.opens + writing.begin, writing.end + writing.closes
         return replace(writing, begin=begin, end=end, opens="", closes="", between=""), ""
@@ -198,6 +190,6 @@ def _joined(form: Format, whole: Frame) -> tuple[Writing, str]:
 
 def _tags(form: Format, whole: Frame) -> list[str]:
     """What may be a control token in the texts that are written."""
-    writing = form.writing or Writing("")
+    writing = form.writing
     texts = [*(whole.reasoning or ()), *whole.content, whole.calls, writing.opens, writing.begin, writing.end, writing.closes]
     return re.findall(r"<[^<>{}]*>|\[/?[A-Z_]+\]", " ".join(texts))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Channel = Literal["reasoning", "content"]
@@ -166,6 +166,7 @@ class Format:
     """
 
     name: str
+    writing: Writing = field(kw_only=True)
     marks: tuple[Mark, ...] = ()
     sections: tuple[Section, ...] = ()
     calls: tuple[CallMark, ...] = ()
@@ -175,4 +176,3 @@ class Format:
     header: str = ""
     ids: Literal["call", "nine"] = "call"
     thinks: tuple[str, ...] = ()
-    writing: Writing | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tensormill.chat.parse.formats import Arguments, CallMark, Format, Loose, Mark, NamedObject, Pythonic, Section, Writing
 from tensormill.chat.parse.thinking import THINK, THINK_TOKENS
 
@@ -17,6 +19,9 @@ HERMES = Format(  # Qwen2.5, Qwen3, Hermes, and most models that follow them
     thinks=("<think>",),
     writing=Writing("<tool_call>\n" + _NAMED, "}\n</tool_call>", between="\n"),
 )
+# What templates that know no tools leave open is read as HERMES is: `telling.py` asks the model for it.
+THINKER = replace(HERMES, name="think", keeps=THINK_TOKENS)
+PLAIN = replace(HERMES, name="plain", marks=(), keeps=(), thinks=())
 LLAMA3 = Format(
     "llama3",
     marks=THINK,

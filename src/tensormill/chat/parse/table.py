@@ -9,7 +9,6 @@ from tensormill.chat.parse import rows_json as j
 from tensormill.chat.parse import rows_messages as m
 from tensormill.chat.parse import rows_tags as t
 from tensormill.chat.parse.formats import Format
-from tensormill.chat.parse.thinking import PLAIN, THINKER
 
 _FINGERPRINTS: tuple[tuple[Format, tuple[tuple[str, ...], ...]], ...] = (  # any of these groups, all of a group
     (m.HARMONY, (("<|channel|>", "<|message|>"),)),
@@ -36,10 +35,10 @@ _FINGERPRINTS: tuple[tuple[Format, tuple[tuple[str, ...], ...]], ...] = (  # any
     (j.HERMES, (("<tool_call>",),)),
     (j.GRANITE, (("<|tool_call|>",),)),
     (j.LLAMA3, (("<|python_tag|>",), ("<|start_header_id|>",), ("<|header_start|>",))),
-    (THINKER, (("<think>",), ("</think>",))),
+    (j.THINKER, (("<think>",), ("</think>",))),
 )
 
-FORMATS: dict[str, Format] = {form.name: form for form in (*(f for f, _ in _FINGERPRINTS), PLAIN)}
+FORMATS: dict[str, Format] = {form.name: form for form in (*(f for f, _ in _FINGERPRINTS), j.PLAIN)}
 
 
 def choose(template: str) -> Format:
@@ -47,4 +46,4 @@ def choose(template: str) -> Format:
     for form, groups in _FINGERPRINTS:
         if any(all(marker in template for marker in group) for group in groups):
             return form
-    return PLAIN
+    return j.PLAIN

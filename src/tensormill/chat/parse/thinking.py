@@ -1,8 +1,8 @@
-"""How most models mark reasoning, and the formats that mark nothing else."""
+"""How most models mark reasoning."""
 
 from __future__ import annotations
 
-from tensormill.chat.parse.formats import Format, Mark
+from tensormill.chat.parse.formats import Mark
 
 THINK = (
     Mark(" <think>", "reasoning", start=True),
@@ -10,5 +10,3 @@ THINK = (
     Mark(" </think>", "content", start=True),  # of reasoning that the prompt had opened, unnoticed
 )
 THINK_TOKENS = ("<think>", "</think>")
-THINKER = Format("think", marks=THINK, keeps=THINK_TOKENS, thinks=("<think>",))
-PLAIN = Format("plain")

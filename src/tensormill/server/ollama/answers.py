@@ -33,21 +33,19 @@ async def generate(server: Server, request: Request) -> Response:
 
 
 async def _answer(server: Server, request: Request, got: AnswerRequest, ask: Ask, make: MakeWriter) -> Response:
-    model = asking.find(server.registry, got.model)
-    asking.keep(got, model)
-    ask.model = model.name
+    ask.model = asking.find(server.registry, got.model).name
     return await server.answer(request, ask, make, streamed=got.stream is not False)
 
 
 async def _load(server: Server, request: Request, got: AnswerRequest, said: Values) -> Response:
     model = asking.find(server.registry, got.model)
-    asking.keep(got, model)
+    keep = asking.keep(got)
     head = {"model": got.model or model.name, "created_at": now(), **said, "done": True}
-    if model.keep == 0 and not model.requests:
-        await model.engine.stop()
+    if keep == 0:
+        await server.registry.unload(model, "keep_alive")
         return Json({**head, "done_reason": "unload"})
     async with AsyncExitStack() as stack:
-        await unless_gone(request, stack.enter_async_context(server.registry.use(model.name)))
+        await unless_gone(request, stack.enter_async_context(server.registry.use(model.name, keep=keep)))
     return Json({**head, "done_reason": "load"})
 
 

@@ -78,6 +78,7 @@ def _answer(got: AnswerRequest, **prompt: Any) -> Ask:
     thinking, values = _think(got.think)
     return Ask(
         model=got.model,
+        keep=keep(got),
         thinking=thinking,
         thinking_budget=0 if thinking is False else None,
         template_values=values,
@@ -157,10 +158,10 @@ def _no_images(images: list[Any] | None, param: str) -> None:
         raise Problem("this model takes no images", param=param)
 
 
-def keep(request: Request, model: ServedModel) -> None:
-    """Have the model stay loaded for `keep_alive` once it is idle; without one, as long as there is room."""
+def keep(request: Request) -> float | None:
+    """Seconds that the model stays loaded once it is idle; None, as without `keep_alive`: as long as there is room."""
     seconds = math.inf if request.keep_alive is None else duration(request.keep_alive)
-    model.keep = None if math.isinf(seconds) else seconds
+    return None if math.isinf(seconds) else seconds
 
 
 def duration(given: KeepAlive) -> float:

@@ -53,8 +53,7 @@ async def _embed(
 ) -> tuple[Embeddings, float]:
     """The embeddings, and when the model was there."""
     found = asking.find(server.registry, got.model)
-    asking.keep(got, found)
-    async with server.registry.use(found.name) as model:
+    async with server.registry.use(found.name, keep=asking.keep(got)) as model:
         loaded = time.monotonic()
         ids = await asyncio.get_running_loop().run_in_executor(threads, _ids, model, texts, cut)
         work = embed(model, ids, server.caller(request), str(request.scope["id"]), dimensions=dimensions)
