@@ -34,7 +34,7 @@ def aligned(nbytes: int) -> np.ndarray:
 
 def rows_of(kind: GGMLType, rows: int, columns: int) -> np.ndarray:
     rng = np.random.default_rng(1)
-    if kind in (GGMLType.F32, GGMLType.F16, GGMLType.BF16):
+    if kind is GGMLType.F32:
         return np.zeros((rows, kind.row_bytes(columns)), np.uint8)
     data = rng.integers(0, 60, (rows, kind.row_bytes(columns)), dtype=np.uint8)  # 60: no half float is infinite
     if kind is GGMLType.MXFP4:
@@ -72,6 +72,11 @@ class Case:
             self.x = (np.empty((tokens, columns), np.int8), np.empty((tokens, columns // 32), np.float32),
                       np.empty((tokens, columns // 16), np.int16))  # fmt: skip
             native.quantise_rows(x, *self.x)
+        elif native.takes_words(kind):
+            self.call = native.multiply_words
+            blocks = -(-columns // 64) | 1
+            self.x = np.empty((tokens, 64 * blocks), np.int16), np.empty((tokens, blocks), np.float32)
+            native.code_words(x, *self.x)
         self.out = np.empty((tokens, rows), np.float32)
 
     def run(self, panels: int | None = None) -> None:

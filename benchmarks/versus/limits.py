@@ -1,7 +1,8 @@
 """What this machine would allow in a cell: of each op, bytes ÷ the rate at which they are read or operations ÷ the peak.
 
 The rate is that of reading a block as large as what the step reads, so caches count. Operations of quantised products count
-at the peak of 8-bit products of the chosen instruction set, all others at that of float32.
+at the peak of 8-bit products of the chosen instruction set, of F16 and BF16 products at that of 16-bit ones, all others at
+that of float32.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from tensormill import models
 from tensormill.backends.cpu.executable import OFFERS
-from tensormill.backends.cpu.limits import dot_rate, fma_rate, read_rate
+from tensormill.backends.cpu.limits import dot_rate, fma_rate, pair_rate, read_rate
 from tensormill.gguf import GGMLType, GGUFFile
 from tensormill.program.cost import Sizes, cost
 from tensormill.program.ir import Op, Program
@@ -20,7 +21,7 @@ from tensormill.program.kv import KV_TYPES
 from tensormill.program.passes import prepare
 from versus.cells import Cell
 
-FLOATS = (GGMLType.F32, GGMLType.F16, GGMLType.BF16)
+WORDS = {GGMLType.F16, GGMLType.BF16}  # multiplied as 16-bit numbers
 CHUNK = 512  # tokens of a prompt in one step
 
 
@@ -53,12 +54,14 @@ def _chunks(cell: Cell, kv: float) -> Iterator[Sizes]:
 
 def _seconds(program: Program, sizes: Sizes, threads: int) -> float:
     """Each op in turn, at the speed of memory or of arithmetic, whichever is slower."""
-    costs = [(cost(op, sizes), dot_rate(threads) if _integer(op) else fma_rate(threads)) for op in program.ops]
+    costs = [(cost(op, sizes), _peak(op, threads)) for op in program.ops]
     rate = read_rate(int(sum(c.weights + c.caches for c, _ in costs)), threads)
     return sum(max((c.weights + c.caches) / rate, c.flops / peak) for c, peak in costs)
 
 
-def _integer(op: Op) -> bool:
-    """Whether an op is a product with quantised weights."""
+def _peak(op: Op, threads: int) -> float:
+    """Operations a second of the products that an op is made of."""
     types = {c.type for v in op.values if v.role == "weight" and v.recipe for c in v.recipe.cuts}
-    return "linear" in op.kind and not types <= set(FLOATS)
+    if "linear" not in op.kind or types <= {GGMLType.F32}:
+        return fma_rate(threads)
+    return pair_rate(threads) if types <= WORDS | {GGMLType.F32} else dot_rate(threads)

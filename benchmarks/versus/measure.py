@@ -149,7 +149,7 @@ def our_command(path: Path, cells: Sequence[Cell], chosen: Chosen) -> list[str]:
     first = cells[0]
     prompt, generate = (max(getattr(c, name) for c in cells) for name in ("prompt", "generate"))
     command = [*chosen.tensormill, "bench", str(path), "-p", str(prompt), "-n", str(generate), "-d", str(first.depth)]
-    command += ["-b", str(first.batch), "--kv", first.kv, "-r", "1", "--threads", str(chosen.threads), "--json"]
+    command += ["-b", str(first.batch), "--kv-type", first.kv, "-r", "1", "--threads", str(chosen.threads), "--json"]
     return [*command, "--no-warmup"] if first.part == "start" else command
 
 

@@ -84,10 +84,31 @@ void multiply_floats(int type, Array<const uint8_t, 1> packed, int64_t rows, int
                      Array<const float, 2> values, Array<float, 2> out, Rows x_rows, Rows out_rows, int64_t begin,
                      int64_t end) {
   const Matrix m = matrix(type, packed, rows, columns);
-  check(!takes_codes(m.type) && static_cast<int64_t>(values.shape(1)) == columns,
+  check(!takes_codes(m.type) && !takes_words(m.type) && static_cast<int64_t>(values.shape(1)) == columns,
         "multiply: activations do not fit the matrix");
   const Activations x{values.data(), nullptr, nullptr, nullptr, columns};
   run(m, x, static_cast<int64_t>(values.shape(0)), x_rows, out, out_rows, begin, end);
+}
+
+void code(Array<const float, 2> x, Array<int16_t, 2> words, Array<float, 2> scales) {
+  const auto rows = static_cast<int64_t>(x.shape(0)), columns = static_cast<int64_t>(x.shape(1));
+  const auto stride = static_cast<int64_t>(words.shape(1));
+  check(stride % kWordInputs == 0 && stride >= columns && scales.size() * kWordInputs == words.size() &&
+            words.shape(0) == x.shape(0),
+        "code_words: words must have a multiple of 64 columns, and a scale for each 64");
+  nb::gil_scoped_release release;
+  kernels().code_words(x.data(), columns, 0, rows, columns, words.data(), scales.data(), stride);
+}
+
+void multiply_words(int type, Array<const uint8_t, 1> packed, int64_t rows, int64_t columns,
+                    Array<const int16_t, 2> words, Array<const float, 2> scales, Array<float, 2> out, Rows x_rows,
+                    Rows out_rows, int64_t begin, int64_t end) {
+  const Matrix m = matrix(type, packed, rows, columns);
+  const auto stride = static_cast<int64_t>(words.shape(1));
+  check(takes_words(m.type) && stride % kWordInputs == 0 && stride >= columns && scales.size() * kWordInputs == words.size(),
+        "multiply: activations do not fit the matrix");
+  const Activations x{nullptr, nullptr, scales.data(), nullptr, stride, words.data()};
+  run(m, x, static_cast<int64_t>(words.shape(0)), x_rows, out, out_rows, begin, end);
 }
 
 void decode(int type, Array<const uint8_t, 1> packed, int64_t rows, int64_t columns, Array<const int32_t, 1> ids,
@@ -105,6 +126,7 @@ void bind_linear(nb::module_& m) {
   m.def("isa", &isa_name, "The instruction set in use.");
   m.def("linear_supported", [](int type) { return supported(static_cast<Type>(type)); });
   m.def("takes_codes", [](int type) { return takes_codes(static_cast<Type>(type)); });
+  m.def("takes_words", [](int type) { return takes_words(static_cast<Type>(type)); });
   m.def("packed_bytes", [](int type, int64_t rows, int64_t columns) {
     return packed_bytes(static_cast<Type>(type), rows, columns);
   });
@@ -113,6 +135,10 @@ void bind_linear(nb::module_& m) {
   m.def("multiply_codes", &multiply_codes, nb::arg("type"), nb::arg("packed"), nb::arg("rows"), nb::arg("columns"),
         nb::arg("codes"), nb::arg("scales"), nb::arg("sums"), nb::arg("out"), nb::arg("x_rows").none(),
         nb::arg("out_rows").none(), nb::arg("panel_begin"), nb::arg("panel_end"));
+  m.def("code_words", &code, nb::arg("x"), nb::arg("words"), nb::arg("scales"));
+  m.def("multiply_words", &multiply_words, nb::arg("type"), nb::arg("packed"), nb::arg("rows"), nb::arg("columns"),
+        nb::arg("words"), nb::arg("scales"), nb::arg("out"), nb::arg("x_rows").none(), nb::arg("out_rows").none(),
+        nb::arg("panel_begin"), nb::arg("panel_end"));
   m.def("multiply_floats", &multiply_floats, nb::arg("type"), nb::arg("packed"), nb::arg("rows"), nb::arg("columns"),
         nb::arg("values"), nb::arg("out"), nb::arg("x_rows").none(), nb::arg("out_rows").none(),
         nb::arg("panel_begin"), nb::arg("panel_end"));

@@ -48,6 +48,7 @@ struct FormatKernels {
   void (*multiply)(const Matrix&, int64_t panel_begin, int64_t panel_end, const Activations&, const int32_t* x_rows,
                    int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch);
   void (*decode_row)(const uint8_t* panel, int row, int64_t columns, float* out);
+  bool words = false;            // takes int16 activations
 };
 
 template <class F> constexpr Geometry geometry_of() {

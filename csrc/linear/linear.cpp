@@ -46,6 +46,7 @@ bool supported(Type type) {
 }
 
 bool takes_codes(Type type) { return description(type).codes; }
+bool takes_words(Type type) { return description(type).words; }
 int64_t block_of(Type type) { return description(type).file_inputs; }
 
 int64_t row_bytes(Type type, int64_t columns) {

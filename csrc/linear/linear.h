@@ -10,7 +10,11 @@
 //                      h = fma(float(isum) * s, da, h) from h = 0, then f = fma(h, d, f)
 //                      l = fma(m, float(asum) * da, l) from l = 0, then f = fma(-l, dmin, f)
 //                    Q2_K, Q3_K: float(isum) * s is the (exact) sum over both groups of 32 inputs.
-//   F32 F16 BF16     x is float32. For each 32 inputs: even = fma chain over inputs 0, 2, ..., odd = 1, 3, ..., both
+//   F16 BF16         x and weights are int16 codes with a scale for each 64 inputs: float32 of x, bf16 of weights. A
+//                    scale is max(length / 46000, max |x| / 32767), length being the root of the sum of squares; so
+//                    isum is below 2^31, and the error of a code is that of 12 or 13 bits of mantissa. Ascending from 0:
+//                      f = fma(float(isum), scale * da, f)           isum exact
+//   F32              x is float32. For each 32 inputs: even = fma chain over inputs 0, 2, ..., odd = 1, 3, ..., both
 //                    from 0; f = f + (even + odd).
 // Weights lie in panels of 16 output rows (layouts are drawn in formats/*.h). Any thread may do any range of panels.
 #pragma once
@@ -23,6 +27,7 @@ namespace mill::linear {
 
 inline constexpr int64_t kMaxColumns = 262144;         // of a quantised matrix
 inline constexpr int64_t kPanel = 16;                  // output rows of a panel
+inline constexpr int64_t kWordInputs = 64;             // inputs that share a scale of 16-bit codes
 inline constexpr size_t kScratchBytes = 128 * 1024;    // one per thread, 64-byte aligned, contents undefined
 
 enum class Type : int32_t {  // ggml's ids
@@ -37,19 +42,20 @@ struct Matrix {          // packed weights of one [rows, columns] matrix (one ex
   const uint8_t* data;   // panels(rows) * panel_bytes(type, columns) bytes, 64-byte aligned
 };
 
-// Rows of activations. Quantised types read codes, scales and sums; float types read values. Row r starts at
-// codes + r * stride, scales + r * stride / 32, sums + r * stride / 16, values + r * stride. A block-diagonal
-// product passes pointers offset by its first input (a multiple of 32 for codes).
+// Rows of activations. Quantised types read codes, scales and sums; F16 and BF16 words and scales; F32 values. Row r
+// starts at codes + r * stride, scales + r * stride / 32 (of words: / 64), sums + r * stride / 16, values + r * stride.
+// A block-diagonal product passes pointers offset by its first input (a multiple of 32 for codes, of 64 for words).
 struct Activations {
   const float* values;
   const int8_t* codes;   // -127..127
   const float* scales;   // one for each 32 inputs, near max |x| / 127
   const int16_t* sums;   // of the codes of each 16 inputs
-  int64_t stride;        // inputs from row to row; a multiple of 32 where codes are used
+  int64_t stride;        // inputs from row to row; a multiple of 32 where codes are used, of 64 where words are
+  const int16_t* words = nullptr;  // -32767..32767, zeros up to a multiple of 64
 };
 
-struct Description {  // of a type: whether it takes codes, a block in the file, a packed block of 16 rows
-  bool codes;
+struct Description {  // of a type: whether it takes codes or words, a block in the file, a packed block of 16 rows
+  bool codes, words;
   int file_inputs, file_bytes, inputs, bytes, front;
 };
 
@@ -64,14 +70,19 @@ struct Kernels {
   // x[row, columns] float32 -> codes, scales, sums, for rows [row_begin, row_end). columns % 32 == 0.
   void (*quantise_rows)(const float* x, int64_t x_stride, int64_t row_begin, int64_t row_end, int64_t columns,
                         int8_t* codes, float* scales, int16_t* sums, int64_t stride);
-  // out[i, :] = row ids[i] of the matrix as float32 (embedding lookups), exactly as ggml decodes it.
+  // x[row, columns] float32 -> words and scales, with zeros up to a multiple of 64 inputs.
+  void (*code_words)(const float* x, int64_t x_stride, int64_t row_begin, int64_t row_end, int64_t columns,
+                     int16_t* words, float* scales, int64_t stride);
+  // out[i, :] = row ids[i] of the matrix as float32 (embedding lookups), exactly as ggml decodes it; F16 and BF16 to
+  // half a code.
   void (*decode_rows)(const Matrix&, const int32_t* ids, int64_t n, float* out, int64_t out_stride);
 };
 
 const Kernels& kernels();  // of the chosen instruction set (isa.h)
 
 bool supported(Type);
-bool takes_codes(Type);                            // false: float32 activations (F32, F16, BF16)
+bool takes_codes(Type);                            // int8 activations
+bool takes_words(Type);                            // int16 activations (F16, BF16); neither: float32 (F32)
 int64_t block_of(Type);                            // columns must be a multiple of this
 int64_t row_bytes(Type, int64_t columns);          // in the file
 int64_t panel_bytes(Type, int64_t columns);        // packed

@@ -14,11 +14,16 @@ constexpr int64_t kFewTokens = 16;  // up to here a product waits for its weight
 double cost(linear::Type type, int64_t columns, int64_t panels, int64_t tokens) {
   const double bytes = static_cast<double>(linear::panel_bytes(type, columns) * panels);
   const double products = static_cast<double>(tokens * columns * panels) * 2 * linear::kPanel;
-  return bytes / 10 + products / (linear::takes_codes(type) ? 300 : 80);
+  return bytes / 10 + products / (linear::takes_codes(type) ? 300 : linear::takes_words(type) ? 250 : 80);
 }
 
-linear::Activations activations(const Tensor* in, bool codes, int64_t offset) {
-  if (!codes) return {in[0].f32() + offset, nullptr, nullptr, nullptr, in[0].s[2]};
+enum Source : int64_t { kValues, kCodes, kWords };  // what a product reads, as its record says
+
+linear::Activations activations(const Tensor* in, int64_t source, int64_t offset) {
+  if (source == kValues) return {in[0].f32() + offset, nullptr, nullptr, nullptr, in[0].s[2]};
+  if (source == kWords)
+    return {nullptr, nullptr, in[1].f32() + offset / linear::kWordInputs, nullptr, in[0].s[2],
+            static_cast<const int16_t*>(in[0].data) + offset};
   return {nullptr, static_cast<const int8_t*>(in[0].data) + offset, in[1].f32() + offset / 32,
           static_cast<const int16_t*>(in[2].data) + offset / 16, in[0].s[2]};
 }
@@ -82,25 +87,28 @@ void announce(const Call* next, Pool& pool) {
 
 }  // namespace
 
-// in: x [N, K]; out: codes int8 [N, K], scales [N, K/32], sums int16 [N, K/16].
+// in: x [N, K]; out: codes int8 [N, K], scales [N, K/32], sums int16 [N, K/16]; or int16 [N, K], scales [N, K/64], –.
 void quantise(const Call& c, Pool& pool) {
   const Tensor& x = c.in[0];
   split(pool, x.n[2], 0.15 * static_cast<double>(x.n[3]) + 3, [&](int64_t begin, int64_t end, int) {
+    if (!c.out[2])
+      return linear::kernels().code_words(x.f32(), x.s[2], begin, end, x.n[3], static_cast<int16_t*>(c.out[0].data),
+                                          c.out[1].f32(), c.out[0].s[2]);
     linear::kernels().quantise_rows(x.f32(), x.s[2], begin, end, x.n[3], static_cast<int8_t*>(c.out[0].data),
                                     c.out[1].f32(), static_cast<int16_t*>(c.out[2].data), c.out[0].s[2]);
   });
 }
 
-// Several products of one input. in: x as codes, scales, sums or as values, –, –; then a bias [O] or – a part.
-// out: [N, O] a part. objects: a Matrix a part. i: codes?, then the first input column of each part; f: a scale a part.
+// Several products of one input. in: x as codes, scales, sums, as 16-bit codes, scales, – or as values, –, –; then a bias
+// [O] or – a part. out: [N, O] a part. objects: a Matrix a part. i: the source, then the first input column of each part;
+// f: a scale a part.
 void linears(const Call& c, Pool& pool) {
-  const bool codes = c.i[0];
   const int64_t tokens = c.out[0].n[2];
   if (pool.threads() > 1) announce(c.next, pool);
   const auto run = [&](int part, int64_t first, int64_t last, int thread) {
     const auto& m = c.object<linear::Matrix>(part);
     const Tensor& y = c.out[part];
-    linear::kernels().multiply(m, first, last, activations(c.in, codes, c.i[1 + part]), nullptr, tokens, y.f32(), y.s[2],
+    linear::kernels().multiply(m, first, last, activations(c.in, c.i[0], c.i[1 + part]), nullptr, tokens, y.f32(), y.s[2],
                                nullptr, pool.scratch(thread));
     const Tensor& bias = c.in[3 + part];
     finish(y.f32(), y.s[2], nullptr, tokens, first * linear::kPanel, least(last * linear::kPanel, m.rows), c.f[part],
@@ -149,9 +157,8 @@ void group(const Call& c, Pool&) {
 }
 
 // in: x as in `linears`; offsets, pairs, tokens, active of `group`; then bias [E, O] or –, scale [E] or [1] or – a part.
-// out: [T·k, O] a part. objects: Experts a part. i: codes?, 1 if x has a row a pair (else a token).
+// out: [T·k, O] a part. objects: Experts a part. i: the source, 1 if x has a row a pair (else a token).
 void expert_linears(const Call& c, Pool& pool) {
-  const bool codes = c.i[0];
   const int32_t *offsets = c.in[3].i32(), *pairs = c.in[4].i32(), *tokens = c.in[5].i32(), *active = c.in[6].i32();
   const int32_t* x_rows = c.i[1] ? pairs : tokens;
   const int64_t n = c.in[4].n[3], parts = c.n_objects, used = active[0], experts = c.object<Experts>(0).count;
@@ -170,7 +177,7 @@ void expert_linears(const Call& c, Pool& pool) {
     const auto& all = c.object<Experts>(p);
     const Tensor &y = c.out[p], &bias = c.in[7 + 2 * p], &scale = c.in[8 + 2 * p];
     const int64_t begin = offsets[e], count = offsets[e + 1] - begin;
-    linear::kernels().multiply(all.at(e), first, last, activations(c.in, codes, 0), x_rows + begin, count, y.f32(), y.s[2],
+    linear::kernels().multiply(all.at(e), first, last, activations(c.in, c.i[0], 0), x_rows + begin, count, y.f32(), y.s[2],
                                pairs + begin, pool.scratch(thread));
     finish(y.f32(), y.s[2], pairs + begin, count, first * linear::kPanel, least(last * linear::kPanel, all.rows),
            scale ? scale.f32()[e * scale.s[3]] : 1.0f, bias ? bias.f32() + e * bias.s[2] : nullptr);

@@ -25,8 +25,9 @@ template <class V> TM_INLINE void use(const V (&acc)[kTileTokens][kTilePanels]) 
   asm volatile("" : : "m"(all));
 }
 
+// `multiply(acc, 64 bytes of weights as `load` gives them, 4 of activations)` in the shape of a GEMM; `each`: its products.
 // The operands' memory is given to an asm in each round: they may have changed, so nothing is hoisted out of it.
-double dot(int64_t rounds) {
+template <class L, class F> TM_INLINE double whole(int64_t rounds, double each, const L& load, const F& multiply) {
   alignas(64) std::byte codes[kSteps][kTilePanels][64] = {};
   alignas(64) int8_t x[kSteps][kTileTokens][4] = {};
   Ints acc[kTileTokens][kTilePanels];
@@ -35,16 +36,26 @@ double dot(int64_t rounds) {
   for (int64_t n = 0; n < rounds; ++n) {
     asm volatile("" : "+m"(codes), "+m"(x));
     for (int s = 0; s < kSteps; ++s) {
-      Bytes w[kTilePanels];
-      for (int p = 0; p < kTilePanels; ++p) w[p] = load_bytes(codes[s][p]);
+      decltype(load(codes[s][0])) w[kTilePanels];
+      for (int p = 0; p < kTilePanels; ++p) w[p] = load(codes[s][p]);
       for (int t = 0; t < kTileTokens; ++t) {
         const int32_t a = load_i32(x[s][t]);
-        for (int p = 0; p < kTilePanels; ++p) acc[t][p] = dot<false>(acc[t][p], w[p], a);
+        for (int p = 0; p < kTilePanels; ++p) acc[t][p] = multiply(acc[t][p], w[p], a);
       }
     }
   }
   use(acc);
-  return 2.0 * 64 * kSteps * kTilePanels * kTileTokens * static_cast<double>(rounds);
+  return 2.0 * each * kSteps * kTilePanels * kTileTokens * static_cast<double>(rounds);
+}
+
+double dot(int64_t rounds) {
+  const auto multiply = [](Ints acc, Bytes w, int32_t a) TM_LAMBDA { return mill::TM_ISA::dot<false>(acc, w, a); };
+  return whole(rounds, 64, [](const std::byte* p) TM_LAMBDA { return load_bytes(p); }, multiply);
+}
+
+double pairs(int64_t rounds) {
+  const auto multiply = [](Ints acc, Ints w, int32_t a) TM_LAMBDA { return dot_words(acc, w, a); };
+  return whole(rounds, 32, [](const std::byte* p) TM_LAMBDA { return load_ints(p); }, multiply);
 }
 
 double fma(int64_t rounds) {
@@ -69,6 +80,6 @@ double fma(int64_t rounds) {
 }  // namespace
 
 extern const PeakTable peaks;
-const PeakTable peaks = {read, dot, fma};
+const PeakTable peaks = {read, dot, pairs, fma};
 
 }  // namespace mill::TM_ISA

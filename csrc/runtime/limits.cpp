@@ -1,6 +1,7 @@
 #include "runtime/limits.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,6 +21,7 @@ namespace mill {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr const char* kLimits[] = {"dot", "pairs", "fma"};  // by their numbers
 constexpr int kWarm = 2;  // passes that fill caches and wake the clock
 
 struct Span {
@@ -88,7 +92,8 @@ double operation_rate(Limit kind, int threads, int passes) {
   constexpr int64_t kRounds = 20000;
   const PeakTable& table = TM_SELECT(peaks);
   std::atomic<double> done{0};
-  const auto work = [&](int) { done = kind == Limit::dot ? table.dot(kRounds) : table.fma(kRounds); };
+  const auto loop = kind == Limit::dot ? table.dot : kind == Limit::pairs ? table.pairs : table.fma;
+  const auto work = [&](int) { done = loop(kRounds); };
   const double seconds = quickest(threads, passes + kWarm, work);
   return done.load() * threads / seconds;
 }
@@ -100,11 +105,13 @@ void bind_limits(nb::module_& m) {
     const nb::gil_scoped_release release;
     return read_rate(bytes, threads, passes);
   }, nb::arg("bytes"), nb::arg("threads"), nb::arg("passes"));
-  m.def("operation_rate", [](bool integer, int threads, int passes) {
+  m.def("operation_rate", [](const std::string& kind, int threads, int passes) {
+    const auto known = std::find(std::begin(kLimits), std::end(kLimits), kind);
+    if (known == std::end(kLimits)) throw nb::value_error("operation_rate: dot, pairs or fma");
     if (threads < 1 || passes < 1) throw nb::value_error("operation_rate: at least one thread and one pass");
     const nb::gil_scoped_release release;
-    return operation_rate(integer ? Limit::dot : Limit::fma, threads, passes);
-  }, nb::arg("integer"), nb::arg("threads"), nb::arg("passes"));
+    return operation_rate(static_cast<Limit>(known - std::begin(kLimits)), threads, passes);
+  }, nb::arg("kind"), nb::arg("threads"), nb::arg("passes"));
 }
 
 }  // namespace mill

@@ -100,6 +100,10 @@ TM_INLINE void store_s8(int8_t* p, Ints a) {
                    _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
 }
 
+TM_INLINE void store_s16(int16_t* p, Ints a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packs_epi32(a.v[0], a.v[1]), 0xD8));
+}
+
 TM_INLINE Bytes load_bytes(const void* p) { TM_BOTH(Bytes, _mm256_loadu_si256(static_cast<const __m256i*>(p) + i)); }
 TM_INLINE void store(void* p, Bytes a) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), a.v[0]);
@@ -178,6 +182,11 @@ template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t*
   int32_t a;
   std::memcpy(&a, x, 4);
   return dot<kWide>(acc, codes, a);
+}
+
+// acc + sum over 2 of 16-bit codes x activations, one int32 for each row.
+TM_INLINE Ints dot_words(Ints acc, Ints codes, int32_t x) {
+  TM_BOTH(Ints, _mm256_add_epi32(acc.v[i], _mm256_madd_epi16(codes.v[i], _mm256_set1_epi32(x))));
 }
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

@@ -73,6 +73,10 @@ TM_INLINE void store_s8(int8_t* p, Ints a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v));
 }
 
+TM_INLINE void store_s16(int16_t* p, Ints a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(a.v));
+}
+
 TM_INLINE Bytes load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }
 TM_INLINE void store(void* p, Bytes a) { _mm512_storeu_si512(p, a.v); }
 TM_INLINE Bytes broadcast_byte(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
@@ -124,6 +128,11 @@ template <bool kWide> TM_INLINE Ints dot(Ints acc, Bytes codes, int32_t x) {
 template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t* x) {
   asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(codes.v), "m"(*reinterpret_cast<const int32_t*>(x)));
   return acc;
+}
+
+// acc + sum over 2 of 16-bit codes x activations, one int32 for each row.
+TM_INLINE Ints dot_words(Ints acc, Ints codes, int32_t x) {
+  return {_mm512_dpwssd_epi32(acc.v, codes.v, _mm512_set1_epi32(x))};
 }
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

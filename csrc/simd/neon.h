@@ -96,6 +96,10 @@ TM_INLINE Floats load_e4m3(const void* p) {
   TM_EACH(Floats, vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(vshlq_n_s32(wide.v[i], 7))))), 256.0f));
 }
 
+TM_INLINE void store_s16(int16_t* p, Ints a) {
+  for (int i = 0; i < 4; ++i) vst1_s16(p + 4 * i, vqmovn_s32(a.v[i]));
+}
+
 TM_INLINE Bytes load_bytes(const void* p) { TM_EACH(Bytes, vld1q_u8(static_cast<const uint8_t*>(p) + 16 * i)); }
 TM_INLINE void store(void* p, Bytes a) {
   for (int i = 0; i < 4; ++i) vst1q_u8(static_cast<uint8_t*>(p) + 16 * i, a.v[i]);
@@ -153,6 +157,18 @@ template <bool kWide> TM_INLINE Ints dot_at(Ints acc, Bytes codes, const int8_t*
   int32_t a;
   std::memcpy(&a, x, 4);
   return dot<kWide>(acc, codes, a);
+}
+
+// acc + sum over 2 of 16-bit codes x activations, one int32 for each row.
+TM_INLINE Ints dot_words(Ints acc, Ints codes, int32_t x) {
+  const int16x8_t a = vreinterpretq_s16_s32(vdupq_n_s32(x));
+  Ints r;
+  for (int i = 0; i < 4; ++i) {
+    const int16x8_t w = vreinterpretq_s16_s32(codes.v[i]);
+    const int32x4_t low = vmull_s16(vget_low_s16(w), vget_low_s16(a)), high = vmull_high_s16(w, a);
+    r.v[i] = vaddq_s32(acc.v[i], vpaddq_s32(low, high));
+  }
+  return r;
 }
 
 TM_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tensormill.bounds import MOST_BIASES, MOST_COUNT, MOST_LETTERS, MOST_TEXTS
 from tensormill.errors import RequestError
 
 MOST_THREADS, MOST_CONTEXT, MOST_SEQUENCES, MOST_DRAFTS = 1024, 1 << 24, 4096, 64
@@ -129,19 +132,20 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         _check(math.isfinite(self.temperature) and self.temperature >= 0, "temperature", "0 or more", self.temperature)
-        _check(self.top_k >= 0, "top-k", "0 or more", self.top_k)
+        _check_count(self.top_k, "top-k")
         _check(0 < self.top_p <= 1, "top-p", "above 0 and at most 1", self.top_p)
         _check(0 <= self.min_p <= 1, "min-p", "between 0 and 1", self.min_p)
         _check(0 < self.typical_p <= 1, "typical-p", "above 0 and at most 1", self.typical_p)
         _check(0 <= self.xtc_probability <= 1, "xtc-probability", "between 0 and 1", self.xtc_probability)
         _check(0 <= self.xtc_threshold <= 1, "xtc-threshold", "between 0 and 1", self.xtc_threshold)
         self._check_repetition()
-        biases = all(t >= 0 and (abs(b) <= MOST_PENALTY or b == -math.inf) for t, b in self.logit_bias)
-        _check(biases, "logit-bias", f"token ids with numbers up to {MOST_PENALTY} or minus infinity", self.logit_bias)
+        _check(len(self.logit_bias) <= MOST_BIASES, "logit-bias", f"of at most {MOST_BIASES} tokens", len(self.logit_bias))
+        odd = next(((t, b) for t, b in self.logit_bias if t < 0 or not (abs(b) <= MOST_PENALTY or b == -math.inf)), None)
+        _check(odd is None, "logit-bias", f"token ids with numbers up to {MOST_PENALTY} or minus infinity", odd)
         _check(self.seed is None or 0 <= self.seed < 1 << 64, "seed", "between 0 and 2^64 - 1", self.seed)
-        _check(all(self.stop), "stop", "a text of at least one character", "")
-        _check(self.max_tokens is None or self.max_tokens >= 0, "max-tokens", "0 or more", self.max_tokens)
-        _check(self.min_tokens >= 0, "min-tokens", "0 or more", self.min_tokens)
+        _check_texts(self.stop, "stop")
+        _check_count(self.max_tokens or 0, "max-tokens")
+        _check_count(self.min_tokens, "min-tokens")
 
     def _check_repetition(self) -> None:
         _check(
@@ -150,13 +154,13 @@ class SamplingConfig:
         )
         _check(abs(self.presence_penalty) <= MOST_PENALTY, "presence-penalty", _WITHIN, self.presence_penalty)
         _check(abs(self.frequency_penalty) <= MOST_PENALTY, "frequency-penalty", _WITHIN, self.frequency_penalty)
-        _check(self.penalty_window >= -1, "penalty-window", "-1 or more", self.penalty_window)
+        _check_count(self.penalty_window, "penalty-window", -1)
         dry = math.isfinite(self.dry_multiplier) and self.dry_multiplier >= 0
         _check(dry, "dry-multiplier", "0 or more", self.dry_multiplier)
         _check(math.isfinite(self.dry_base) and self.dry_base >= 1, "dry-base", "1 or more", self.dry_base)
-        _check(self.dry_allowed_length >= 1, "dry-allowed-length", "1 or more", self.dry_allowed_length)
-        _check(self.dry_window >= -1, "dry-window", "-1 or more", self.dry_window)
-        _check(all(self.dry_breakers), "dry-breakers", "texts of at least one character", "")
+        _check_count(self.dry_allowed_length, "dry-allowed-length", 1)
+        _check_count(self.dry_window, "dry-window", -1)
+        _check_texts(self.dry_breakers, "dry-breakers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +189,8 @@ class ServerConfig:
     """Most seconds an answer may take; 0: no limit."""
     drain: float = 30.0
     """Seconds that answers under way have to end after SIGTERM."""
-    memory: int = 0
-    """Most bytes that all loaded models and their caches take together; 0: no limit. --kv-memory bounds the caches of each."""
+    memory: str | None = None
+    """Most bytes that all loaded models and their caches take together, such as 8G; --kv-memory bounds the caches of each."""
     otlp_endpoint: str = ""
     """Where traces go, such as http://localhost:4318 (OTLP over HTTP, needs tensormill[otel]); else what
     OTEL_EXPORTER_OTLP_ENDPOINT says, if anything."""
@@ -198,7 +202,9 @@ class ServerConfig:
         _check(self.max_queue >= 0, "max-queue", "0 or more", self.max_queue)
         _check(self.max_body > 0, "max-body", "above 0", self.max_body)
         _check(self.timeout >= 0, "timeout", "0 or more", self.timeout)
-        _check(self.drain >= 0, "drain", "0 or more", self.drain)
+        _check(0 <= self.drain < 1e9, "drain", "0 or more seconds", self.drain)
+        if self.memory is not None:
+            bytes_of(self.memory, "memory")
         _check((self.tls_cert is None) == (self.tls_key is None), "tls-cert", "given together with --tls-key", None)
 
 
@@ -219,6 +225,17 @@ def in_words(size: float) -> str:
     return f"{size:.4g} GiB"
 
 
+def _check_count(value: int, name: str, least: int = 0) -> None:
+    _check(least <= value <= MOST_COUNT, name, f"{least} or more (at most 2^53)", value)
+
+
+def _check_texts(texts: Sequence[str], name: str) -> None:
+    _check(all(texts), name, "a text of at least one character, or several", "")
+    _check(len(texts) <= MOST_TEXTS, name, f"at most {MOST_TEXTS} texts", len(texts))
+    letters = sum(map(len, texts))
+    _check(letters <= MOST_LETTERS, name, f"at most {MOST_LETTERS} characters, of all texts together", letters)
+
+
 def _check(fine: bool, name: str, expected: str, found: object) -> None:
     if not fine:
-        raise RequestError(f"{name} must be {expected}, not {found!r}")
+        raise RequestError(f"{name} must be {expected}, not {reprlib.repr(found)}")

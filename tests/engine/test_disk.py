@@ -241,3 +241,14 @@ def test_files_give_up_what_was_not_used_for_longest(tmp_path: Path) -> None:
     assert later.get("e.kv", b"p") == b"body" and later.get("a.kv", b"") == bytes(100)
     assert later.get("e.kv", b"q") is None and later.get("e.kv", b"p") is None  # the wrong proof: gone
     assert not later.put("f.kv", b"", bytes(1000)) and len(later) == 2
+
+
+def test_what_is_no_plain_file_is_a_miss(tmp_path: Path) -> None:
+    made = Files(tmp_path, 1 << 20)
+    os.mkfifo(tmp_path / "pipe.kv")
+    (tmp_path / "link.kv").symlink_to("/dev/zero")
+    (tmp_path / "large.kv").write_bytes(bytes(1 << 20 | 1))
+    assert [made.get(f"{name}.kv", b"") for name in ("pipe", "link", "large")] == [None] * 3
+    assert "pipe.kv" not in made and "link.kv" not in made
+    assert len(Files(tmp_path, 1 << 20)) == 0
+    assert made.put("mine.kv", b"", b"body") and (tmp_path / "mine.kv").stat().st_mode & 0o777 == 0o600

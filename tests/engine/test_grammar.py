@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -239,6 +241,22 @@ def test_cancelled_while_it_is_compiled(engine: Engine) -> None:
     crank.take(ask("x", "json_schema", SCHEMA))
     crank.take(Cancel("x"))
     assert not crank.busy and crank.turn() == []
+
+
+def test_the_engine_listens_while_a_grammar_is_compiled(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it has nothing else to do: another request may come, and this one may be cancelled."""
+    compile, gate = engine.grammars.compile, threading.Event()
+    monkeypatch.setattr(engine.grammars, "compile", lambda *grammar: gate.wait(20) and compile(*grammar))
+    crank = Crank(engine)
+    crank.take(ask("x", "json_schema", SCHEMA))
+    try:
+        started = time.monotonic()
+        assert crank.turn() == []
+        assert crank.busy and time.monotonic() - started < 10
+        crank.take(Cancel("x"))
+        assert not crank.busy
+    finally:
+        gate.set()
 
 
 def test_ends_where_nothing_can_follow(engine: Engine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ops.linear_truth import FLOATS
+from ops.linear_truth import WORDS
 from tensormill.backends.cpu import _native as native
 from tensormill.backends.cpu.codebooks import give_codebook
 from tensormill.gguf import GGMLType
@@ -32,8 +32,11 @@ class Packed:
         out = np.full((count, self.rows), np.nan, np.float32) if out is None else out
         begin, end = panels or (0, -(-self.rows // 16))
         lists = [None if r is None else np.asarray(r, np.int32) for r in (x_rows, out_rows)]
-        if self.kind in FLOATS:
+        if self.kind is GGMLType.F32:
             native.multiply_floats(self.kind, self.data, self.rows, self.columns, x, out, *lists, begin, end)
+        elif self.kind in WORDS:
+            words, scales = code_words(x)
+            native.multiply_words(self.kind, self.data, self.rows, self.columns, words, scales, out, *lists, begin, end)
         else:
             codes, scales, sums = quantise(x)
             native.multiply_codes(self.kind, self.data, self.rows, self.columns, codes, scales, sums, out, *lists, begin, end)
@@ -52,3 +55,11 @@ def quantise(x):
     arrays = np.empty((t, k), np.int8), np.empty((t, k // 32), np.float32), np.empty((t, k // 16), np.int16)
     native.quantise_rows(x, *arrays)
     return arrays
+
+
+def code_words(x):
+    """x[T, K] → words, scales by the native kernel; columns are padded to whole blocks of 64, and one more."""
+    blocks = -(-x.shape[1] // 64)
+    words, scales = np.full((len(x), 64 * (blocks + 1)), -1, np.int16), np.full((len(x), blocks + 1), np.nan, np.float32)
+    native.code_words(x, words, scales)
+    return words, scales

@@ -14,7 +14,8 @@ from tensormill.gguf import GGMLType as G
 from tensormill.quant import decode
 
 F32 = np.ndarray
-FLOATS = (G.F32, G.F16, G.BF16)
+WORDS = (G.F16, G.BF16)
+FLOATS = (G.F32, *WORDS)
 
 
 def fma(a: F32, b: F32, c: F32) -> F32:
@@ -237,6 +238,44 @@ def multiply_codes(kind: G, rows: np.ndarray, x: F32) -> F32:
     return out
 
 
+def code_words(x: F32, bf16: bool = False) -> tuple[np.ndarray, F32]:
+    """x[T, K] → int16 codes [T, K/64, 64] of the row and zeros, scales [T, K/64], rounded up to bf16 where asked for."""
+    blocks = np.pad(x, ((0, 0), (0, -x.shape[1] % 64))).reshape(len(x), -1, 64)
+    largest = np.abs(blocks).max(-1)
+    tiny = largest < 1e-30
+    with np.errstate(divide="ignore", invalid="ignore"):
+        u = (blocks * (np.float32(1) / largest)[..., None]).reshape(*largest.shape, 4, 16)
+        lanes = np.zeros_like(u[..., 0, :])
+        for i in range(4):
+            lanes = fma(u[..., i, :], u[..., i, :], lanes)
+        for n in (8, 4, 2, 1):
+            lanes = lanes[..., :n] + lanes[..., n:]
+        length = np.sqrt(lanes[..., 0]) / np.float32(46000)
+        scales = np.where(tiny, np.float32(0), largest * np.maximum(length, np.float32(1) / np.float32(32767)))
+        if bf16:
+            scales = ((scales.view(np.uint32) + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)
+        inverse = np.where(tiny, np.float32(0), np.float32(1) / scales)
+    return np.rint(blocks * inverse[..., None]).astype(np.int16), scales
+
+
+def decode_words(kind: G, rows: np.ndarray) -> F32:
+    """The weights that packed F16 or BF16 rows stand for, [N, K]."""
+    values = decode(kind, rows)
+    codes, scales = code_words(values, bf16=True)
+    return (codes * scales[..., None]).reshape(len(rows), -1)[:, : values.shape[1]]
+
+
+def multiply_words(kind: G, rows: np.ndarray, x: F32) -> F32:
+    """x[T, K] times F16 or BF16 rows → [T, N]: exact sums of 64 products of 16-bit codes, each in one fma."""
+    (weights, dw), (codes, da) = code_words(decode(kind, rows), bf16=True), code_words(x)
+    out = np.zeros((len(x), len(rows)), np.float32)
+    for i in range(dw.shape[1]):
+        isum = codes[:, i].astype(np.int64) @ weights[:, i].T.astype(np.int64)
+        assert np.abs(isum).max() < 1 << 31
+        out = fma(isum.astype(np.float32), dw[None, :, i] * da[:, i, None], out)
+    return out
+
+
 _JOINED = (G.Q2_K, G.Q3_K)
 
 
@@ -254,7 +293,7 @@ def _whole(scales: F32, d: F32) -> F32:
 
 
 def multiply_floats(kind: G, rows: np.ndarray, x: F32) -> F32:
-    """x[T, K] times F32, F16 or BF16 rows → [T, N]: an even and an odd chain for each 32 inputs."""
+    """x[T, K] times F32 rows → [T, N]: an even and an odd chain for each 32 inputs."""
     weights = decode(kind, rows)
     out = np.zeros((len(x), len(rows)), np.float32)
     for start in range(0, x.shape[1], 32):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -145,15 +147,19 @@ def test_route(norm: str, groups: int, keep: int) -> None:
     OneOp(x, ids, bias=bias, number=np.arange(24.0)[:, None]).check()
 
 
-@pytest.mark.parametrize("groups", [1, 3])
+ROUNDED = {np.float32: 2e-6, np.float16: 2e-4}  # how far products with weights of a type are from exact ones
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+@pytest.mark.parametrize(("groups", "columns"), [(1, 32), (3, 32), (2, 128)])
 @pytest.mark.parametrize("rows", [1, 15, 17, 64])
-def test_linear(rows: int, groups: int) -> None:
-    x, m, b = normal(6, groups * 32), normal(groups * rows, 32), normal(groups * rows)
+def test_linear(rows: int, groups: int, columns: int, kind: type[np.floating[Any]]) -> None:
+    x, m, b = normal(6, groups * columns), normal(groups * rows, columns).astype(kind), normal(groups * rows)
 
     def body(g, w, v):
         return g.linear(g.heads(v, groups) if groups > 1 else v, w.m, w.b, w.s, groups=groups)
 
-    OneOp(x, body, m=m, b=b, s=np.array([0.5])).check()
+    OneOp(x, body, m=m, b=b, s=np.array([0.5])).check(rtol=ROUNDED[kind])
 
 
 def test_linears_of_one_input() -> None:
@@ -163,10 +169,24 @@ def test_linears_of_one_input() -> None:
     OneOp(normal(5, 40), body, a=normal(9, 40), b=normal(33, 40)).check()
 
 
+@pytest.mark.parametrize("columns", [100, 4200])  # a gated activation is made in pieces of a row
+def test_sixteen_bits_are_coded_by_what_makes_a_row(columns: int) -> None:
+    m, one, other = (normal(n, columns, seed=n).astype(np.float16) for n in (33, 34, 35))
+
+    def body(g, w, v):
+        gated = g.silu(v) * g.rms_norm(v, w.norm, 1e-6)
+        return g.concat(g.linear(gated, w.m), g.linear(g.rms_norm(v, w.norm, 1e-6), w.one), g.linear(v, w.other), axis=1)
+
+    program = OneOp(normal(5, columns), body, m=m, one=one, other=other, norm=np.abs(normal(columns)))
+    made = program.check(rtol=ROUNDED[np.float16])
+    np.testing.assert_array_equal(program.cpu(program.step((5,)), fused=False), made)
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
 @pytest.mark.parametrize("tokens", [1, 5, 40])
-def test_experts(tokens: int) -> None:
-    x, m, b = normal(tokens, 32), normal(6, 20, 32), normal(6, 20, seed=9)
-    down, scale = normal(6, 16, 20, seed=7), np.abs(normal(6, seed=8))
+def test_experts(tokens: int, kind: type[np.floating[Any]]) -> None:
+    x, m, b = normal(tokens, 32), normal(6, 20, 32).astype(kind), normal(6, 20, seed=9)
+    down, scale = normal(6, 16, 20, seed=7).astype(kind), np.abs(normal(6, seed=8))
     place = np.array([0, 1, -1, 3, 4, -1.0])
 
     def body(g, w, v):
@@ -174,7 +194,7 @@ def test_experts(tokens: int) -> None:
         up = g.silu(g.expert_linear(v, w.m, ids, w.b)) * g.expert_linear(v, w.m, ids)
         return g.mix(p, g.expert_linear(up, w.down, ids, None, w.scale))
 
-    OneOp(x, body, m=m, b=b, down=down, scale=scale, place=place[:, None]).check()
+    OneOp(x, body, m=m, b=b, down=down, scale=scale, place=place[:, None]).check(rtol=ROUNDED[kind])
 
 
 @pytest.mark.parametrize("kind", ["mean", "cls", "last"])

@@ -8,7 +8,7 @@ import pytest
 
 from engine.tiny_engine import load, write
 from tensormill.backends.cpu.executable import OFFERS
-from tensormill.backends.cpu.limits import dot_rate, fma_rate, read_rate
+from tensormill.backends.cpu.limits import dot_rate, fma_rate, pair_rate, read_rate
 from tensormill.gguf import GGMLType
 from tensormill.program.cost import Sizes, total
 from tensormill.program.passes import prepare
@@ -25,12 +25,13 @@ def test_records_add_up_to_the_program(variant: str, tokens: int, tmp_path: Path
         assert sum(w.weights for w in works) == pytest.approx(whole.weights, rel=1e-3)
         assert sum(w.caches for w in works) == pytest.approx(whole.caches)
         assert sum(w.operations for w in works) == pytest.approx(whole.flops, rel=0.02)
-        integer = {w.types for w in works if w.integer}
-        assert {"Q4_K", "Q8_0"} <= {t for types in integer for t in types.split("+")}
-        assert not any("F16" in types for types in integer)
+        types = {reads: {t for w in works if w.reads == reads for t in w.types.split("+")} for reads in ("codes", "words")}
+        assert {"Q4_K", "Q8_0"} <= types["codes"]
+        assert types["words"] == {"F16"}
 
 
 def test_limits_are_of_this_world() -> None:
     assert 1e8 < read_rate(1 << 20, 1) < 1e13
     assert read_rate(1 << 20, 1) > 0.9 * read_rate(1 << 28, 1)
     assert 1e8 < fma_rate(1) < dot_rate(1) < 1e14
+    assert 1e8 < pair_rate(1) < dot_rate(1)

@@ -9,7 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.linear_truth import FLOATS, QUANTISED, multiply_codes, multiply_floats, quantise, random_rows
+from ops.linear_truth import (
+    FLOATS,
+    QUANTISED,
+    WORDS,
+    code_words,
+    decode_words,
+    multiply_codes,
+    multiply_floats,
+    multiply_words,
+    quantise,
+    random_rows,
+)
 from tensormill.gguf import GGMLType
 from tensormill.quant import decode
 
@@ -23,7 +34,7 @@ by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
 def columns_of(kind: GGMLType) -> tuple[int, ...]:
     """One block, an odd number of blocks, and more than one chunk of 512 inputs."""
     if kind in FLOATS:
-        return (1, 33, 300)
+        return (1, 33, 300, 640)
     return (kind.block, 3 * kind.block, 512 + kind.block)
 
 
@@ -36,6 +47,8 @@ def activations(tokens: int, columns: int, seed: int = 7) -> np.ndarray:
 
 
 def truth(kind: GGMLType, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+    if kind in WORDS:
+        return multiply_words(kind, rows, x)
     return (multiply_floats if kind in FLOATS else multiply_codes)(kind, rows, x)
 
 
@@ -44,6 +57,7 @@ def test_all_types_are_there():
         linear_native.give_codebook(kind)
         assert native.linear_supported(kind), kind.name
         assert native.takes_codes(kind) == (kind not in FLOATS)
+        assert native.takes_words(kind) == (kind in WORDS)
 
 
 def test_activations_are_quantised_exactly():
@@ -60,8 +74,8 @@ def test_halves_round_to_even():
     assert linear_native.quantise(x)[0][0, :6].tolist() == [127, 0, 2, 2, 0, -2]
 
 
-def test_a_nan_reaches_the_output():
-    kind = GGMLType.Q8_0
+@pytest.mark.parametrize("kind", [GGMLType.Q8_0, *FLOATS], ids=lambda k: k.name)
+def test_a_nan_reaches_the_output(kind):
     x = activations(6, 64)
     x[1, 40] = np.nan
     out = linear_native.Packed(kind, random_rows(kind, 16, 64, 1), 64)(x)
@@ -85,7 +99,41 @@ def test_rows_decode_as_the_file_says(kind):
         blocks = random_rows(kind, 33, columns, 3)
         ids = [32, 0, 17, 15, 15]
         mine = linear_native.Packed(kind, blocks, columns).decode(ids)
-        np.testing.assert_array_equal(mine, decode(kind, blocks)[ids])
+        expected = decode_words(kind, blocks) if kind in WORDS else decode(kind, blocks)
+        np.testing.assert_array_equal(mine, expected[ids])
+
+
+@pytest.mark.parametrize("kind", WORDS, ids=lambda k: k.name)
+def test_weights_lose_less_than_a_sixteen_thousandth_of_their_block(kind):
+    """Half a code: the length of 64 inputs ÷ 46000 ÷ 2, or their largest ÷ 32767 ÷ 2, and the scale is rounded up by 2⁻⁸."""
+    blocks = random_rows(kind, 20, 640, 11)
+    values = decode(kind, blocks).reshape(20, 10, 64)
+    lost = np.abs(linear_native.Packed(kind, blocks, 640).decode(range(20)).reshape(values.shape) - values).max(-1)
+    largest, length = np.abs(values).max(-1), np.sqrt((values.astype(np.float64) ** 2).sum(-1))
+    assert (lost <= np.maximum(length / 46000, largest / 32767) / 2 * (1 + 2**-7)).all()
+
+
+def test_words_are_coded_exactly():
+    x = activations(6, 300)
+    x[2, 32:128] = 1e-32  # under the threshold: zeros
+    x[3, 0] = np.float32(1e-29)
+    x[4, 64:128] = 0
+    x[4, 70] = -5  # alone: the largest code there is
+    words, scales = linear_native.code_words(x)
+    expected_words, expected_scales = code_words(x)
+    np.testing.assert_array_equal(words[:, :320], expected_words.reshape(6, -1))
+    np.testing.assert_array_equal(scales[:, :5], expected_scales)
+    assert words[4, 70] == -32767
+
+
+def test_sums_of_words_do_not_overflow():
+    """Rows that are alike as much as can be: each sum is as long as two vectors of 64 codes allow."""
+    rng = np.random.default_rng(12)
+    for values in (np.ones(64), rng.standard_normal(64), np.eye(64)[5], np.eye(64)[5] + np.eye(64)[6]):
+        rows = np.ascontiguousarray(np.stack([values, -values]).astype("<f2")).view(np.uint8)
+        x = rows.view("<f2").astype(np.float32)
+        np.testing.assert_array_equal(linear_native.Packed(GGMLType.F16, rows, 64)(x), truth(GGMLType.F16, rows, x))
+        np.testing.assert_allclose(truth(GGMLType.F16, rows, x), x @ x.T, rtol=2e-4)
 
 
 @by_kind

@@ -302,6 +302,12 @@ def alone(scripted_file: Path) -> Iterator[Live]:
         yield running
 
 
+def test_for_ever_has_a_date(alone: Live) -> None:
+    client = ollama.Client(alone.url)
+    assert client.generate("scripted", keep_alive="9999999999999h").done_reason == "load"
+    assert "9999-12-31" in httpx.get(alone.url + "/api/ps", timeout=60).text
+
+
 def test_keep_alive(alone: Live) -> None:
     client = ollama.Client(host=alone.url, timeout=60)
     assert list(client.ps().models) == []

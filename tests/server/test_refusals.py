@@ -37,6 +37,8 @@ def refused(live: Live, body: object, path: str = "/v1/chat/completions", status
         ({"messages": USER, "stop": [""]}, "stop"),
         ({"messages": USER, "seed": 1 << 70}, "seed"),
         ({"messages": USER, "timeout": -1}, "timeout"),
+        ({"messages": USER, "stop": ["x"] * 129}, "stop"),
+        ({"messages": USER, "dry_multiplier": 1, "dry_breakers": ["x" * 9000]}, "dry_breakers"),
         ({"messages": USER, "functions": [{"name": "f"}]}, "functions"),
         ({"messages": USER, "n": 128}, "n"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
@@ -44,6 +46,27 @@ def refused(live: Live, body: object, path: str = "/v1/chat/completions", status
 )
 def test_a_wrong_field_is_named(live: Live, body: object, param: str) -> None:
     assert refused(live, body)["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"max_tokens": 1 << 64}, "max-tokens"),
+        ({"min_tokens": 1 << 64}, "min-tokens"),
+        ({"priority": 1 << 70}, "priority"),
+        ({"logit_bias": {"1000000": 1}}, "token 1000000"),
+        ({"response_format": {"type": "regex", "grammar": "[^\\s\\S]"}}, "no text at all"),
+    ],
+)
+def test_what_is_refused_is_refused_before_a_stream_begins(live: Live, body: dict[str, Any], word: str) -> None:
+    assert word in refused(live, {"prompt": "a", "stream": True, **body}, "/v1/completions")["message"]
+
+
+def test_a_refusal_is_no_echo(live: Live) -> None:
+    wrong = {"prompt": "a", "logit_bias": {**{str(i): 1 for i in range(20_000)}, "7": 1e9}}
+    assert "(7, 1000000000.0)" in refused(live, wrong, "/v1/completions")["message"]
+    answer = httpx.post(live.url + "/v1/completions", json={"prompt": "a", "model": "x" * 50_000})
+    assert (answer.status_code, len(answer.content) < 3000) == (404, True)
 
 
 def test_no_json(live: Live) -> None:

@@ -125,7 +125,7 @@ def test_the_table_has_goals_and_no_cell_twice() -> None:
 def test_commands_ask_both_for_the_same_work() -> None:
     deep = [Cell("kv", "m", "t", generate=32, depth=4096, kv="q8_0")]
     ours, theirs = measure.our_command(Path("m"), deep, CHOSEN), measure.their_command(Path("m"), deep, CHOSEN, ON)
-    assert " ".join(ours) == "tensormill bench m -p 0 -n 32 -d 4096 -b 1 --kv q8_0 -r 1 --threads 2 --json"
+    assert " ".join(ours) == "tensormill bench m -p 0 -n 32 -d 4096 -b 1 --kv-type q8_0 -r 1 --threads 2 --json"
     assert " ".join(theirs) == "/b/bin/llama-bench -m m -t 2 -ctk q8_0 -ctv q8_0 -p 0 -n 32 -d 4096 -fa 1 -r 1 -o json"
     many = measure.their_command(Path("m"), [Cell("batch", "m", "t", generate=32, depth=16, batch=16)], CHOSEN, OFF)
     assert {"llama-batched-bench", "4096"} <= {word.rpartition("/")[2] for word in many}

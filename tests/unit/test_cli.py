@@ -209,7 +209,7 @@ def test_tokenize(model: Path, tmp_path: Path) -> None:
 
 
 def test_logits(model: Path, tmp_path: Path) -> None:
-    options = ["--backend", "reference", "--kv", "f32"]
+    options = ["--backend", "reference", "--kv-type", "f32"]
     made = run("logits", model, "--tokens", "1,2,3,4,5", "--out", tmp_path / "a.npy", *options)
     assert (made.code, made.out) == (0, "")
     np.save(tmp_path / "tokens.npy", np.arange(1, 6, dtype=np.int32))

@@ -39,7 +39,9 @@ def by_hand(path: Path, tokens: list[int], context: int, bos: int | None) -> lis
 @pytest.mark.parametrize(("name", "bos"), [("tiny", None), ("bos", 258)])
 def test_perplexity(folder: Path, name: str, bos: int | None) -> None:
     model = folder / f"{name}.gguf"
-    made = run("eval", "ppl", model, "-f", folder / "text.txt", "--ctx", 64, "--kv", "f32", "--json", "--backend", "reference")
+    made = run(
+        "eval", "ppl", model, "-f", folder / "text.txt", "--ctx", 64, "--kv-type", "f32", "--json", "--backend", "reference"
+    )
     assert made.code == 0, made.err
     found = json.loads(made.out)
     ids = [int(t) for t in run("tokenize", model, "-f", folder / "text.txt", "--ids", "--no-special").out.split()]
@@ -49,7 +51,7 @@ def test_perplexity(folder: Path, name: str, bos: int | None) -> None:
 
 
 def test_divergence_from_the_dequantised_model_and_from_another(folder: Path) -> None:
-    model, words = folder / "tiny.gguf", ("-f", folder / "text.txt", "--ctx", 64, "--kv", "f32", "--json", "--chunks", 2)
+    model, words = folder / "tiny.gguf", ("-f", folder / "text.txt", "--ctx", 64, "--kv-type", "f32", "--json", "--chunks", 2)
     itself = json.loads(run("eval", "kld", model, *words).out)
     assert (itself["positions"], itself["same_top"]) == (62, [1, 0]) and abs(itself["kl"][0]) < 1e-8
     other = json.loads(run("eval", "kld", model, *words, "--base", folder / "bos.gguf").out)

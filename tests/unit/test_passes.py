@@ -8,7 +8,7 @@ import pytest
 
 from tensormill.errors import ModelError, ProgramError
 from tensormill.gguf import GGMLType
-from tensormill.program import Limits, Program, Recipe, Scope, Tracer, Value
+from tensormill.program import Limits, Op, Program, Recipe, Scope, Tracer, Value
 from tensormill.program.passes import fuse, merge, move_rows_up, plan_memory, prepare, remove_dead
 
 
@@ -136,6 +136,14 @@ def test_living_values_never_overlap() -> None:
                 views = {op.outputs[0]: op.inputs[0] for op in program.ops if op.kind == "reshape"}
                 assert views.get(other) is v or views.get(v) is other or views.get(v) is views.get(other)
     assert plan.size < sum(size(v) for v in uses) / 3
+
+
+def test_a_value_that_several_ops_fill_has_one_place() -> None:
+    """Products of mixed types fill parts of one output; what they read must not lie there meanwhile."""
+    x, out, codes = (Value(name, (64,)) for name in ("x", "out", "codes"))
+    ops = (Op("make", (), (x,)), Op("quantise", (x,), (codes,)), Op("half", (codes,), (out,)), Op("half", (x,), (out,)))
+    offsets = plan_memory(Program("records", ops, {"0": out}), lambda v: 256).offsets
+    assert len({offsets[v] for v in (x, out, codes)}) == 3
 
 
 def test_recipes_cut_whole_blocks() -> None:

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from engine.bpe_engine import tokenizer
+from tensormill.bounds import MOST_GRAMMAR, MOST_SUBSCHEMAS
 from tensormill.errors import RequestError
+from tensormill.sampling import schema as schemas
 from tensormill.sampling.grammar import Grammars
-from tensormill.sampling.schema import ENFORCED, INFORMING, checked
+from tensormill.sampling.schema import ENFORCED, INFORMING, Effort, checked
+from tensormill.sampling.sources import source
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,38 @@ def test_values_that_cannot_be_kept(schema: Any, keyword: str, loosened: Any) ->
     with pytest.raises(RequestError, match=f"mine: '{keyword}' at #/properties/p/anyOf/1 cannot be enforced: ."):
         checked(whole, strict=True, title="mine")
     assert checked(whole, strict=False, title="mine")["properties"]["p"]["anyOf"][1] == loosened
+
+
+def test_what_is_refused_is_found_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many parts are refused: each is checked a few times, and none with all the others around it."""
+    characters = []
+    validated = schemas._validated
+    monkeypatch.setattr(schemas, "_validated", lambda text: characters.append(len(text)) or validated(text))
+    wrong = {"type": "string", "pattern": "(?=a)b"}
+    schema = {"type": "object", "properties": {f"p{i}": {**wrong, "minLength": i} for i in range(100)}}
+    made = checked(schema, strict=False, title="mine")
+    assert made["properties"] == {f"p{i}": {"type": "string", "minLength": i} for i in range(100)}
+    assert sum(characters) < 10 * len(json.dumps(schema))
+
+
+def test_schemas_and_grammars_have_bounds() -> None:
+    many = {"type": "object", "properties": {str(i): True for i in range(MOST_SUBSCHEMAS)}}
+    with pytest.raises(RequestError, match=f"mine has {MOST_SUBSCHEMAS + 1} schemas in it; at most {MOST_SUBSCHEMAS}"):
+        checked(many, strict=False, title="mine")
+    with pytest.raises(RequestError, match=f"at most {MOST_GRAMMAR} are taken"):
+        source("lark", 'start: "a" //' + "x" * MOST_GRAMMAR)
+
+
+def test_the_search_for_faults_has_an_end() -> None:
+    """Without it the schemas of one request would be searched for minutes; what is left is refused, or any object."""
+    deep: Any = {"type": "string", "pattern": "(?=a)b"}
+    for _ in range(20):
+        deep = {"type": "object", "properties": {"a": deep, "b": {"type": "string"}}}
+    effort = Effort(2000)
+    assert checked(deep, strict=False, title="mine", effort=effort) == {"type": "object"}
+    with pytest.raises(RequestError, match=r"mine cannot be enforced: .*look-around"):
+        checked(deep, strict=True, title="mine", effort=effort)
+    assert "pattern" not in json.dumps(checked(deep, strict=False, title="mine"))
 
 
 def test_what_informs_is_fine() -> None:

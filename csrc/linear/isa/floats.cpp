@@ -1,5 +1,4 @@
-// Kernels of the float types: for each 32 inputs an even and an odd chain of fma from zero, added to each other,
-// then to the total. This is the order of an AMX bf16 tile, so that such a path can join without changing a bit.
+// Kernels of F32: for each 32 inputs an even and an odd chain of fma from zero, added to each other, then to the total.
 #include "linear/formats/floats.h"
 
 #include "linear/call.h"
@@ -7,8 +6,8 @@
 namespace mill::TM_ISA::linear {
 namespace {
 
-inline constexpr int64_t kChunk = 128;      // inputs at a time: two panels of float32 are 16 KB, a third of the L1
-inline constexpr int64_t kPrefetch = 2048;  // bytes ahead, of weights that come straight from the packed elements
+inline constexpr int64_t kChunk = 128;      // inputs at a time: two panels of them are 16 KB, a third of the L1
+inline constexpr int64_t kPrefetch = 2048;  // bytes ahead, of weights that come from memory
 
 struct Tile {  // tokens of a register block
   const float* x[kTileTokens];
@@ -16,18 +15,17 @@ struct Tile {  // tokens of a register block
   const float* next[kTileTokens];  // x of the next tile, fetched ahead: its rows are short and far apart
 };
 
-// P panels (weights at w[p], one line of `bytes` for each input) x NT tokens, inputs [0, n). The totals stay in
-// memory, touched once for each 32 inputs: the registers are full of chains.
-template <class F, int P, int NT, bool ahead>
-TM_INLINE void chains(const uint8_t* const* w, const Tile& tile, int64_t n, Floats (*total)[P]) {
+// P panels (weights at w[p], one line for each input) x NT tokens, inputs [0, n). The totals stay in memory, touched
+// once for each 32 inputs: the registers are full of chains. `ahead`: the first tokens fetch weights for all.
+template <int P, int NT, bool ahead>
+TM_INLINE void chains(const float* const* w, const Tile& tile, int64_t n, Floats (*total)[P]) {
   const float* const* x = tile.x;
   for (int64_t k0 = 0; k0 < n; k0 += 32) {
     const int64_t end = n - k0 < 32 ? n : k0 + 32;
-    if constexpr (!ahead)
-      for (int t = 0; t < NT; ++t) {
-        prefetch(tile.next[t] + k0);
-        prefetch(tile.next[t] + k0 + 16);
-      }
+    for (int t = 0; t < NT; ++t) {
+      prefetch(tile.next[t] + k0);
+      prefetch(tile.next[t] + k0 + 16);
+    }
     Floats even[NT][P], odd[NT][P];
     for (int t = 0; t < NT; ++t)
       for (int p = 0; p < P; ++p) even[t][p] = odd[t][p] = zero_floats();
@@ -35,11 +33,13 @@ TM_INLINE void chains(const uint8_t* const* w, const Tile& tile, int64_t n, Floa
     for (; k + 1 < end; k += 2) {
       Floats w0[P], w1[P];
       for (int p = 0; p < P; ++p) {
-        const uint8_t* at = w[p] + 16 * k * F::kBytes;
-        if constexpr (ahead)
-          for (int i = 0; i < 32 * F::kBytes; i += 64) prefetch(at + kPrefetch + i);
-        w0[p] = F::load(at);
-        w1[p] = F::load(at + 16 * F::kBytes);
+        const float* at = w[p] + 16 * k;
+        if constexpr (ahead) {
+          prefetch(at + kPrefetch / 4);
+          prefetch(at + kPrefetch / 4 + 16);
+        }
+        w0[p] = load_floats(at);
+        w1[p] = load_floats(at + 16);
       }
       for (int t = 0; t < NT; ++t) {
         const Floats x0 = broadcast(x[t][k]);
@@ -50,22 +50,21 @@ TM_INLINE void chains(const uint8_t* const* w, const Tile& tile, int64_t n, Floa
     }
     if (k < end)
       for (int p = 0; p < P; ++p)
-        for (int t = 0; t < NT; ++t)
-          even[t][p] = fma(F::load(w[p] + 16 * k * F::kBytes), broadcast(x[t][k]), even[t][p]);
+        for (int t = 0; t < NT; ++t) even[t][p] = fma(load_floats(w[p] + 16 * k), broadcast(x[t][k]), even[t][p]);
     for (int t = 0; t < NT; ++t)
       for (int p = 0; p < P; ++p) total[t][p] = add(total[t][p], add(even[t][p], odd[t][p]));
   }
 }
 
-template <class F, int P, int NT, bool ahead>
-void block(const uint8_t* const* w, const Tile& tile, int64_t n, bool first, int valid) {
+template <int P, int NT, bool ahead>
+void block(const float* const* w, const Tile& tile, int64_t n, bool first, int valid) {
   Floats total[NT][P];
   for (int t = 0; t < NT; ++t)
     for (int p = 0; p < P; ++p) {
       const float* at = tile.out[t] + 16 * p;
       total[t][p] = first ? zero_floats() : p + 1 < P || valid == 16 ? load_floats(at) : load_first(at, valid);
     }
-  chains<F, P, NT, ahead>(w, tile, n, total);
+  chains<P, NT, ahead>(w, tile, n, total);
   for (int t = 0; t < NT; ++t)
     for (int p = 0; p < P; ++p) {
       float* at = tile.out[t] + 16 * p;
@@ -73,33 +72,23 @@ void block(const uint8_t* const* w, const Tile& tile, int64_t n, bool first, int
     }
 }
 
-template <class F, int P, bool ahead, int NT = kTileTokens>
-void block_of(int nt, const uint8_t* const* w, const Tile& tile, int64_t n, bool first, int valid) {
+template <int P, bool ahead, int NT = kTileTokens>
+void block_of(int nt, const float* const* w, const Tile& tile, int64_t n, bool first, int valid) {
   if constexpr (NT > 1) {
-    if (nt < NT) return block_of<F, P, ahead, NT - 1>(nt, w, tile, n, first, valid);
+    if (nt < NT) return block_of<P, ahead, NT - 1>(nt, w, tile, n, first, valid);
   }
-  block<F, P, NT, ahead>(w, tile, n, first, valid);
+  block<P, NT, ahead>(w, tile, n, first, valid);
 }
 
-template <class F, int P>
-void panels(const Matrix& m, int64_t panel, const Call& call, float* lines) {
-  const int64_t bytes = panel_size(float_geometry<F>(), m.columns);
-  const bool direct = call.n_tokens <= kTileTokens;  // few tokens: straight from the packed elements
-  const int64_t chunk = direct ? m.columns : kChunk;
+template <int P>
+void panels(const Matrix& m, int64_t panel, const Call& call) {
+  const int64_t bytes = panel_size(kFloatGeometry, m.columns);
+  const int64_t chunk = call.n_tokens <= kTileTokens ? m.columns : kChunk;
   const int nt_max = tile_tokens(call.n_tokens), valid = valid_rows(m, panel + P - 1);
   for (int64_t k0 = 0; k0 == 0 || k0 < m.columns; k0 += chunk) {
     const int64_t n = m.columns - k0 < chunk ? m.columns - k0 : chunk;
-    const uint8_t* w[P];
-    for (int p = 0; p < P; ++p) {
-      w[p] = m.data + (panel + p) * bytes + 16 * k0 * F::kBytes;
-      if (direct) continue;
-      float* to = lines + p * 16 * kChunk;
-      for (int64_t k = 0; k < n; ++k) {
-        prefetch(w[p] + 16 * k * F::kBytes + kPrefetch);
-        store(to + 16 * k, F::load(w[p] + 16 * k * F::kBytes));
-      }
-      w[p] = reinterpret_cast<const uint8_t*>(to);
-    }
+    const float* w[P];
+    for (int p = 0; p < P; ++p) w[p] = reinterpret_cast<const float*>(m.data + (panel + p) * bytes) + 16 * k0;
     for (int64_t t0 = 0; t0 < call.n_tokens; t0 += nt_max) {
       const int nt = static_cast<int>(call.n_tokens - t0 < nt_max ? call.n_tokens - t0 : nt_max);
       Tile tile;
@@ -110,29 +99,23 @@ void panels(const Matrix& m, int64_t panel, const Call& call, float* lines) {
         tile.next[t] = call.values(next) + k0;
         for (int p = 0; p < P; ++p) prefetch(call.row(next) + (panel + p) * kPanel);
       }
-      if (direct) block_of<F, P, true>(nt, w, tile, n, k0 == 0, valid);
-      else block_of<F32, P, false>(nt, w, tile, n, k0 == 0, valid);
+      if (t0 == 0) block_of<P, true>(nt, w, tile, n, k0 == 0, valid);
+      else block_of<P, false>(nt, w, tile, n, k0 == 0, valid);
     }
   }
 }
 
-template <class F>
 void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
-              int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
+              int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void*) {
   if (n_tokens == 0) return;
   const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
   int64_t p = begin;
-  for (; p + kTilePanels <= end; p += kTilePanels) panels<F, kTilePanels>(m, p, call, static_cast<float*>(scratch));
-  for (; p < end; ++p) panels<F, 1>(m, p, call, static_cast<float*>(scratch));
-}
-
-template <class F> constexpr FormatKernels floating(Type type) {
-  return {type, false, float_geometry<F>(), pack_float_panel<F>, multiply<F>, decode_float_row<F>};
+  for (; p + kTilePanels <= end; p += kTilePanels) panels<kTilePanels>(m, p, call);
+  for (; p < end; ++p) panels<1>(m, p, call);
 }
 
 }  // namespace
 
-extern const FormatKernels kFloats[] = {floating<F32>(Type::F32), floating<F16>(Type::F16), floating<BF16>(Type::BF16),
-                                  {}};
+extern const FormatKernels kFloats[] = {{Type::F32, false, kFloatGeometry, pack_floats, multiply, decode_float_row}, {}};
 
 }  // namespace mill::TM_ISA::linear

@@ -5,12 +5,14 @@ namespace mill::TM_ISA {
 namespace linear {
 
 // Each table ends with a row without a pack function.
-extern const FormatKernels kLegacy[], kK[], kSmall[], kCodebook[], kFloats[];
+extern const FormatKernels kLegacy[], kK[], kSmall[], kCodebook[], kWords[], kFloats[];
+void code_words(const float* x, int64_t x_stride, int64_t row_begin, int64_t row_end, int64_t columns, int16_t* words,
+                float* scales, int64_t stride);
 
 namespace {
 
 const FormatKernels* find(Type type) {
-  for (const FormatKernels* table : {kLegacy, kK, kSmall, kCodebook, kFloats})
+  for (const FormatKernels* table : {kLegacy, kK, kSmall, kCodebook, kWords, kFloats})
     for (; table->pack != nullptr; ++table)
       if (table->type == type) return table;
   return nullptr;
@@ -20,7 +22,7 @@ bool describe(Type type, Description* out) {
   const FormatKernels* f = find(type);
   if (f == nullptr) return false;
   const Geometry& g = f->geometry;
-  *out = {f->codes, g.file_inputs, g.file_bytes, g.inputs, g.bytes, g.front};
+  *out = {f->codes, f->words, g.file_inputs, g.file_bytes, g.inputs, g.bytes, g.front};
   return true;
 }
 
@@ -76,7 +78,7 @@ void quantise_rows(const float* x, int64_t x_stride, int64_t row_begin, int64_t 
 }  // namespace linear
 
 extern const mill::linear::Kernels linear_kernels = {
-    linear::describe, linear::pack_panel, linear::multiply, linear::quantise_rows, linear::decode_rows,
+    linear::describe, linear::pack_panel, linear::multiply, linear::quantise_rows, linear::code_words, linear::decode_rows,
 };
 
 }  // namespace mill::TM_ISA

@@ -13,7 +13,9 @@ import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
+from errno import EINVAL
 from pathlib import Path
+from stat import S_ISREG
 
 import xxhash
 
@@ -53,7 +55,7 @@ class Files:
     def get(self, name: str, proof: bytes) -> bytes | None:
         """What was put under a name; None if it is not there, or not what it should be."""
         try:
-            data = (self.folder / name).read_bytes()
+            data = _read(self.folder / name, self.most)
         except OSError as why:
             with self._lock:
                 if name in self._sizes and not isinstance(why, FileNotFoundError):
@@ -78,7 +80,8 @@ class Files:
                 self._give_up(next(iter(self._sizes)))
         part = self.folder / f"{name}.{os.getpid()}.part"
         try:
-            part.write_bytes(data)
+            with open(part, "wb", opener=_private) as file:
+                file.write(data)
             part.replace(self.folder / name)
         except OSError as why:
             self.failures += 1
@@ -113,7 +116,7 @@ class Files:
         found = []
         for entry in os.scandir(self.folder):
             with suppress(OSError):
-                if entry.name.endswith(".kv"):
+                if entry.name.endswith(".kv") and entry.is_file(follow_symlinks=False):
                     stat = entry.stat()
                     found.append((stat.st_mtime_ns, entry.name, stat.st_size))
                 elif entry.name.endswith(".part") and time.time() - entry.stat().st_mtime > 3600:
@@ -126,10 +129,12 @@ class Files:
     def _found(self, name: str) -> bool:
         """Whether another process put it there."""
         try:
-            self._count(name, (self.folder / name).stat().st_size)
+            found = (self.folder / name).lstat()
         except OSError:
             return False
-        return True
+        if S_ISREG(found.st_mode):
+            self._count(name, found.st_size)
+        return name in self._sizes
 
     def _count(self, name: str, size: int) -> None:
         self._forget(name)
@@ -139,6 +144,25 @@ class Files:
 
     def _forget(self, name: str) -> None:
         self.size -= self._sizes.pop(name, 0)
+
+
+def _read(path: Path, most: int) -> bytes:
+    """A file's bytes; OSError for links, pipes, devices and what is larger than a whole folder may be."""
+    with open(path, "rb", opener=_careful) as file:
+        found = os.fstat(file.fileno())
+        if not S_ISREG(found.st_mode) or found.st_size > most:
+            raise OSError(EINVAL, "no plain file, or too large", str(path))
+        return file.read()
+
+
+def _careful(path: str, flags: int) -> int:
+    """Neither follows a link nor waits at a pipe."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _private(path: str, flags: int) -> int:
+    """What is in it tells of prompts: for the owner alone."""
+    return os.open(path, flags, 0o600)
 
 
 def _checksum(length: int, rest: bytes) -> bytes:

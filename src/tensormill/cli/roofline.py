@@ -64,9 +64,9 @@ def layered(name: str) -> str:
 def _machines(isa: str, machines: list[Machine]) -> str:
     from tensormill.cli.listing import table
 
-    rows: list[tuple[str, ...]] = [("threads", "cached GB/s", "DRAM GB/s", "int8 GOP/s", "float32 GFLOP/s")]
-    rows += [(str(m.threads), *(f"{x / 1e9:.1f}" for x in (m.cached, m.dram, m.dot, m.fma))) for m in machines]
-    return f"instruction set {isa}\n" + table(rows, right=range(5))
+    rows: list[tuple[str, ...]] = [("threads", "cached GB/s", "DRAM GB/s", "int8 GOP/s", "int16 GOP/s", "float32 GFLOP/s")]
+    rows += [(str(m.threads), *(f"{x / 1e9:.1f}" for x in (m.cached, m.dram, m.dot, m.pairs, m.fma))) for m in machines]
+    return f"instruction set {isa}\n" + table(rows, right=range(6))
 
 
 def _step(step: StepReport) -> str:

@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, Unused
 from tensormill.config import EngineConfig, SamplingConfig
 from tensormill.errors import RequestError
 
-_NAMES = {"context": "ctx", "kv_type": "kv", "json_": "json"}
+_NAMES = {"context": "ctx", "json_": "json"}
 
 ModelFlags = Annotated[EngineConfig, Parameter(name="*", group="Model")]
 SamplingFlags = Annotated[SamplingConfig, Parameter(name="*", group="Sampling")]

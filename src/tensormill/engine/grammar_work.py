@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from tensormill.engine.answer import Answer
     from tensormill.engine.engine import Engine
     from tensormill.sampling.grammar import Matcher
+
+_MOMENT = 0.02  # seconds: requests may arrive meanwhile, or be cancelled
 
 
 class GrammarWork:
@@ -48,10 +51,9 @@ class GrammarWork:
         return self._engine.grammars.compile(grammar.kind, grammar.text)
 
     def compiled(self, *, wait: bool) -> tuple[list[Answer], list[Reply]]:
-        """Answers that can begin, and refusals; `wait` for the first if there is nothing else to do."""
-        if wait and self._compiling:
-            _, future = next(iter(self._compiling.values()))
-            future.exception()
+        """Answers that can begin, and refusals; `wait` a moment for them if there is nothing else to do."""
+        if wait:
+            futures.wait([future for _, future in self._compiling.values()], _MOMENT, futures.FIRST_COMPLETED)
         ready: list[Answer] = []
         refused: list[Reply] = []
         for id, (answer, future) in [(i, c) for i, c in self._compiling.items() if c[1].done()]:

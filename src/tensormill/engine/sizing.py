@@ -98,7 +98,7 @@ def _too_large(sizes: Sizes, needed: Callable[[int], int], least: int, page: int
     beside = f" beside weights of {in_words(sizes.weights)}" if sizes.weights else ""
     fits = bisect_right(range(sizes.sequences + 1, least), sizes.memory, key=needed) * page
     less_each = {"q8_0": "q4_0", "q4_0": ""}.get(kv_type, "q8_0 or q4_0")
-    smaller = f", keep them smaller (--kv {less_each})" if less_each else ""
+    smaller = f", keep them smaller (--kv-type {less_each})" if less_each else ""
     less = f"lower --ctx to {fits}" if fits else "lower --sequences"
     if sizes.tokens > sizes.context:
         less = f"lower --kv-tokens to {fits}" if fits else less

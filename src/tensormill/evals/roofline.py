@@ -48,6 +48,7 @@ class Machine:
     cached: float
     dram: float
     dot: float
+    pairs: float
     fma: float
 
 
@@ -105,7 +106,7 @@ def _timed(what: str, records: Iterable[tuple[Work, float, float]]) -> Timed:
 def machine(threads: int) -> Machine:
     """Measure this machine."""
     cached, dram = (limits.read_rate(size, threads) for size in (CACHED * threads, DRAM))
-    return Machine(threads, cached, dram, limits.dot_rate(threads), limits.fma_rate(threads))
+    return Machine(threads, cached, dram, limits.dot_rate(threads), limits.pair_rate(threads), limits.fma_rate(threads))
 
 
 def measure(engine: Engine, of: Machine, tokens: int, depth: int) -> StepReport:
@@ -140,7 +141,7 @@ def measure(engine: Engine, of: Machine, tokens: int, depth: int) -> StepReport:
 
 def floor(work: Work, of: Machine, rate: float) -> float:
     """Seconds below which this work cannot be done, weights and caches being read at `rate`."""
-    peak = of.dot if work.integer else of.fma
+    peak = {"codes": of.dot, "words": of.pairs, "values": of.fma}[work.reads]
     return max((work.weights + work.caches) / rate, work.values / of.cached, work.operations / peak)
 
 

@@ -22,6 +22,7 @@ DEFAULT_ALIGNMENT = 32
 MAX_KEY = 65535  # bytes, by the GGUF specification
 MAX_NAME = 1024  # bytes; ggml itself stops at 63, converters of media models exceed that
 MAX_DIMS = 4
+MAX_HEAD = 1 << 30  # bytes of metadata; large vocabularies take 20 MB
 _MIN_FIELD = 8 + 1 + 4 + 1  # key of one byte, type, value of one byte
 _MIN_TENSOR = 8 + 1 + 4 + 4 + 8  # name of one byte, number of dimensions, type, offset
 
@@ -72,7 +73,10 @@ def read_header(data: mmap | bytes, path: str, part: int = 0) -> Header:
         if key in fields:
             raise cursor.error(f"the metadata key {key!r} occurs twice", at)
         fields[key] = _field(cursor, key)
-    metadata = Metadata(data, fields, path)
+    if cursor.at > MAX_HEAD:
+        raise cursor.error(f"{cursor.at} bytes of metadata; at most {MAX_HEAD} are read")
+    # A copy, since a file that is cut later must not take a process with it that reads its mapped pages.
+    metadata = Metadata(bytes(data[: cursor.at]), fields, path)
     alignment = _alignment(metadata, path)
     loose = [_tensor(cursor, part) for _ in range(n_tensors)]
     base = -(-cursor.at // alignment) * alignment

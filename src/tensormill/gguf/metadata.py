@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from mmap import mmap
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -47,7 +46,7 @@ class Metadata(Mapping[str, object]):
     Strings that are not UTF-8 keep their odd bytes as `\\xNN`. Values are decoded once and kept; do not change them.
     """
 
-    def __init__(self, data: mmap | bytes, fields: dict[builtins.str, Field], path: builtins.str) -> None:
+    def __init__(self, data: bytes, fields: dict[builtins.str, Field], path: builtins.str) -> None:
         self._data = data
         self._fields = fields
         self._path = path
@@ -72,14 +71,12 @@ class Metadata(Mapping[str, object]):
         return self._fields[key]
 
     def _decode(self, field: Field) -> object:
-        if getattr(self._data, "closed", False):
-            raise GGUFError("the file was closed before this value was read", path=self._path, offset=field.offset)
         if field.type is ValueType.STRING:
             found = read_strings(self._data, field.offset, 1 if field.count is None else field.count)
             return found[0] if field.count is None else found
         if field.count is None:
             return SCALARS[field.type].unpack_from(self._data, field.offset)[0]
-        # A copy: aligned, and alive after the file is closed.
+        # A copy: aligned.
         array = np.frombuffer(self._data, "u1", field.count * DTYPES[field.type].itemsize, field.offset).copy()
         if field.type is ValueType.BOOL:
             return array != 0

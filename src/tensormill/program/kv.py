@@ -32,7 +32,7 @@ def check_kv_type(cache: Cache, kv_type: KVType) -> None:
         if size % block:
             raise BackendError(
                 f"cache {cache.name} has heads of {size} numbers, which are no whole blocks of {block} as {kv_type} wants; "
-                "keep keys and values as f16 (--kv f16)"
+                "keep keys and values as f16 (--kv-type f16)"
             )
 
 

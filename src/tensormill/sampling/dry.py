@@ -7,6 +7,7 @@ multiplier · base^(n − allowed). No copy reaches over a breaker (a token with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -21,8 +22,7 @@ class Dry:
     def __init__(self, config: SamplingConfig, piece: Callable[[int], bytes] | None) -> None:
         self.active = config.dry_multiplier > 0 and config.dry_window != 0
         self._config = config
-        self._piece = piece
-        self._breakers = tuple(text.encode() for text in config.dry_breakers)
+        self._breaks = _breaking(tuple(text.encode() for text in config.dry_breakers), piece) if piece else lambda token: False
         self._tokens = np.empty(1024, np.int64)
         self._length = 0
         self._since = 0  # tokens behind the last breaker
@@ -70,5 +70,8 @@ class Dry:
             lengths[alive] = size
         return tokens[places + 1], lengths
 
-    def _breaks(self, token: int) -> bool:
-        return self._piece is not None and any(text in self._piece(token) for text in self._breakers)
+
+@lru_cache(maxsize=4)
+def _breaking(breakers: tuple[bytes, ...], piece: Callable[[int], bytes]) -> Callable[[int], bool]:
+    """Whether a token has a breaker in it: each is looked at once, for all answers with these breakers."""
+    return cache(lambda token: any(text in piece(token) for text in breakers))

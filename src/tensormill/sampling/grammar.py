@@ -7,22 +7,21 @@ are judged by the masks behind them. Kinds of grammars and their checks: sources
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Sequence
-from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 from llguidance import LLExecutor, LLMatcher, LLParserLimits
 
+from tensormill.bounds import KEPT_GRAMMARS, KEPT_LETTERS
 from tensormill.errors import RequestError
+from tensormill.sampling.kept import Kept
 from tensormill.sampling.sources import source
 from tensormill.sampling.vocabulary import vocabulary
 from tensormill.tokenizer import Tokenizer
 
 Allowed = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.int32]
-KEPT = 64  # compiled grammars, for requests that repeat one
 
 
 class Matcher:
@@ -104,8 +103,7 @@ class Grammars:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._vocabulary = vocabulary(tokenizer)
-        self._compiled: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
-        self._lock = Lock()
+        self._compiled: Kept[LLMatcher] = Kept(KEPT_LETTERS, KEPT_GRAMMARS)
         self._executor = LLExecutor(num_threads=max(1, (os.cpu_count() or 1) // 4))
         self._limits = LLParserLimits(verbose_errors=False)
 
@@ -114,22 +112,17 @@ class Grammars:
 
         RequestError says what cannot be honoured, and where.
         """
-        with self._lock:
-            made = self._compiled.get((kind, text))
-            if made is not None:
-                self._compiled.move_to_end((kind, text))
+        made = self._compiled.get(kind, text)
         if made is None:
-            made = LLMatcher(self._vocabulary, source(kind, text), log_level=0, limits=self._limits)
+            checked = source(kind, text)
+            made = LLMatcher(self._vocabulary, checked, log_level=0, limits=self._limits)
             if made.is_error():
                 raise RequestError(f"the {_WORDS.get(kind, kind)} cannot be used: {_first_line(made.get_error())}")
             begun = made.deep_copy()
             begun.compute_bitmask()
             if begun.is_stopped() and not begun.is_accepting():
                 raise RequestError(f"the {_WORDS.get(kind, kind)} cannot be used: no text at all matches it")
-            with self._lock:
-                self._compiled[kind, text] = made
-                if len(self._compiled) > KEPT:
-                    self._compiled.popitem(last=False)
+            self._compiled.keep(kind, text, made, len(checked))
         return Matcher(made.deep_copy(), self._vocabulary.vocab_size)
 
     def masks(self, matchers: Sequence[Matcher], drafts: Sequence[Sequence[int]]) -> None:

@@ -20,6 +20,8 @@ from tensormill.sampling.penalties import Penalties
 from tensormill.sampling.unusual import typical, without_obvious
 from tensormill.tokenizer import Tokenizer
 
+_COLDEST = float(np.finfo(np.float32).tiny)  # a smaller temperature is none in float32, and dividing by it is no number
+
 
 class Sampler:
     """Chooses the tokens of one sequence; `seed` is the configured one, or a random one.
@@ -35,10 +37,9 @@ class Sampler:
         self._first = 0  # position of the answer's first token
         self._penalties = Penalties(config)
         self._dry = Dry(config, tokenizer.piece if tokenizer else None)
-        known = [(t, b) for t, b in config.logit_bias if t < n_vocab]
-        if len(known) < len(config.logit_bias):
-            raise RequestError(f"logit-bias names token {max(t for t, _ in config.logit_bias)}; there are {n_vocab}")
-        self._biased, self._bias = np.array([t for t, _ in known], np.int64), np.array([b for _, b in known], np.float32)
+        check_biases(config, n_vocab)
+        self._biased = np.array([t for t, _ in config.logit_bias], np.int64)
+        self._bias = np.array([b for _, b in config.logit_bias], np.float32)
         self._ends = np.array([t for t in sorted(tokenizer.end_ids) if t < n_vocab] if tokenizer else [], np.int64)
 
     def accept(self, token: int) -> None:
@@ -70,7 +71,7 @@ class Sampler:
         best = int(row.argmax())
         if not np.isfinite(row[best]):
             raise BackendError(f"the model gave {row[best]} as its largest logit: the file or a kernel is broken")
-        return best if self.config.temperature == 0 else self._drawn(row, position)
+        return best if self.config.temperature < _COLDEST else self._drawn(row, position)
 
     def _biased_row(self, logits: np.ndarray, allowed: np.ndarray | None, position: int) -> np.ndarray:
         early = len(self._ends) > 0 and position - self._first < self.config.min_tokens
@@ -117,6 +118,13 @@ class Sampler:
             ids = np.arange(len(row)) if ids is None else ids
             ids = ids[without_obvious(row[ids], config.xtc_threshold)]
         return ids
+
+
+def check_biases(config: SamplingConfig, n_vocab: int) -> None:
+    """RequestError if a token has a bias that is none of the `n_vocab`."""
+    largest = max((token for token, _ in config.logit_bias), default=-1)
+    if largest >= n_vocab:
+        raise RequestError(f"logit-bias names token {largest}; there are {n_vocab}")
 
 
 def pick(weights: np.ndarray, share: float) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 from llguidance import LLMatcher
 
+from tensormill.bounds import MOST_CHECKED, MOST_SUBSCHEMAS
 from tensormill.errors import RequestError
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _ONE = ("items", "additionalProperties", "additionalItems")
 _BROAD = ["type", "properties", "properties", "required"]  # blamed last, the more often the later
 _DEEPEST = 200
-_LOOSENED = 200
 
 Path = tuple[str | int, ...]
 
@@ -48,25 +48,24 @@ def parsed(text: str, title: str) -> Any:
         raise RequestError(f"{title} is no JSON: {error}") from None
 
 
-def checked(schema: Any, *, strict: bool, title: str) -> Any:
+@dataclass
+class Effort:
+    """What may still be spent on finding faults in the schemas of a request: characters to check."""
+
+    left: int = MOST_CHECKED
+
+
+def checked(schema: Any, *, strict: bool, title: str, effort: Effort | None = None) -> Any:
     """The schema as it can be enforced; with `strict` all of it, or RequestError with the keyword and its path."""
     if not isinstance(schema, (dict, bool)):
         raise RequestError(f"{title} must be an object or a boolean, not {json.dumps(schema)[:40]}")
     if isinstance(schema, bool):
         schema = {} if schema else {"enum": []}
     schema = _walked(schema, (), strict, title)
-    for _ in range(_LOOSENED):
-        error = _error(schema)
-        if error is None:
-            return schema
-        path, keyword = _culprit(schema)
-        where = f"{keyword!r} at {_shown(path)}" if keyword else f"what stands at {_shown(path)}"
-        if strict:
-            raise RequestError(f"{title}: {where} cannot be enforced: {error}")
-        log.warning("%s: %s cannot be enforced and is left out: %s", title, where, error)
-        if not _loosened(schema, path, keyword):
-            break
-    return {"type": "object"}
+    size = _size(schema)
+    if size > MOST_SUBSCHEMAS:
+        raise RequestError(f"{title} has {size} schemas in it; at most {MOST_SUBSCHEMAS} are taken")
+    return schema if _error(schema) is None else _Mending(schema, strict, title, effort or Effort()).mended()
 
 
 def _walked(node: Any, path: Path, strict: bool, title: str) -> Any:
@@ -104,6 +103,8 @@ def _inside(keyword: str, value: Any, path: Path, strict: bool, title: str) -> A
 
 
 def _children(node: Any) -> Iterator[Path]:
+    if not isinstance(node, dict):
+        return
     for keyword in _MAPS:
         if isinstance(node.get(keyword), dict):
             yield from ((keyword, name) for name in node[keyword])
@@ -113,34 +114,79 @@ def _children(node: Any) -> Iterator[Path]:
     yield from ((keyword,) for keyword in _ONE if isinstance(node.get(keyword), dict))
 
 
+def _size(node: Any) -> int:
+    """How many schemas it is made of."""
+    return 1 + sum(_size(_at(node, child)) for child in _children(node))
+
+
 def _at(node: Any, path: Path) -> Any:
     for part in path:
         node = node[part]
     return node
 
 
-def _culprit(schema: Any, path: Path = ()) -> tuple[Path, str | None]:
-    """The innermost schema that is refused on its own, and the keyword without which it is not."""
-    node = _at(schema, path)
-    if not isinstance(node, dict):
-        return path, None
-    for child in _children(node):
-        if _error(_standing_alone(schema, (*path, *child))) is not None:
-            return _culprit(schema, (*path, *child))
-    for keyword in sorted((k for k in node if k not in ("$defs", "definitions")), key=_BROAD.count):
-        without = json.loads(json.dumps(schema))
-        del _at(without, path)[keyword]
-        if _error(_standing_alone(without, path)) is None:
-            return path, keyword
-    return path, None
+class _Mending:
+    """Finds what llguidance refuses in a schema: innermost first, each part once. With `strict` the first one is told."""
+
+    def __init__(self, schema: Any, strict: bool, title: str, effort: Effort) -> None:
+        self._schema, self._strict, self._title, self._effort = schema, strict, title, effort
+
+    def mended(self) -> Any:
+        """The schema without what cannot be enforced; RequestError if all of it was to be kept."""
+        self._visit(())
+        error = _error(self._schema)
+        if error is None:
+            return self._schema
+        if self._strict:
+            raise RequestError(f"{self._title} cannot be enforced: {error}")
+        log.warning("%s: too much cannot be enforced, any object is taken: %s", self._title, error)
+        return {"type": "object"}
+
+    def _visit(self, path: Path) -> None:
+        if self._fault(path) is None:
+            return
+        for child in list(_children(_at(self._schema, path))):
+            self._visit((*path, *child))
+        while error := self._fault(path):
+            keyword = self._culprit(path)
+            where = f"{keyword!r} at {_shown(path)}" if keyword else f"what stands at {_shown(path)}"
+            if self._strict:
+                raise RequestError(f"{self._title}: {where} cannot be enforced: {error}")
+            log.warning("%s: %s cannot be enforced and is left out: %s", self._title, where, error)
+            if not _loosened(self._schema, path, keyword):
+                return
+
+    def _fault(self, path: Path) -> str | None:
+        """Why a part is refused on its own; None too once the checks have cost enough."""
+        text = _json(_standing_alone(self._schema, path))
+        self._effort.left -= len(text)
+        return _validated(text) if self._effort.left >= 0 else None
+
+    def _culprit(self, path: Path) -> str | None:
+        """The keyword of a refused part without which it is not."""
+        node = _at(self._schema, path)
+        whole: dict[str, Any] = dict(node) if isinstance(node, dict) else {}
+        for keyword in sorted((k for k in whole if k not in ("$defs", "definitions")), key=_BROAD.count):
+            del node[keyword]
+            cured = self._fault(path) is None and self._effort.left >= 0
+            node.clear()
+            node.update(whole)
+            if cured:
+                return keyword
+        return None
 
 
 def _standing_alone(schema: Any, path: Path) -> Any:
-    """One subschema as a schema; its references still mean places in the whole."""
-    if not path:
-        return schema
+    """One subschema as a schema; references in it still mean places in the whole."""
+    part = _at(schema, path)
+    if not path or not _refers(part):
+        return part
     whole = {**schema, "$id": "urn:whole"} if isinstance(schema, dict) else schema
     return {"$ref": "urn:whole" + _pointer(path), "$defs": {"whole": whole}}
+
+
+def _refers(node: Any) -> bool:
+    return isinstance(node, dict) and ("$ref" in node or any(_refers(_at(node, child)) for child in _children(node)))
 
 
 def _loosened(schema: Any, path: Path, keyword: str | None) -> bool:
@@ -159,17 +205,22 @@ def _loosened(schema: Any, path: Path, keyword: str | None) -> bool:
 
 
 def _error(schema: Any) -> str | None:
-    return _validated(json.dumps(schema, ensure_ascii=False))
+    return _validated(_json(schema))
 
 
-@lru_cache(256)
+def _json(schema: Any) -> str:
+    return json.dumps(schema, ensure_ascii=False)
+
+
 def _validated(text: str) -> str | None:
     try:
         grammar = LLMatcher.grammar_from_json_schema(text, overrides={"lenient": False, "coerce_one_of": False})
     except ValueError as error:  # nested too deeply
         return str(error)
-    message = LLMatcher.validate_grammar(grammar)
-    return " ".join(message.split("<state>")[0].split())[:300] if message and not message.startswith("WARNING") else None
+    message = str(LLMatcher.validate_grammar(grammar))
+    if not message or message.startswith("WARNING"):
+        return None
+    return " ".join(message.split("<state>", maxsplit=1)[0].split())[:300]
 
 
 def _pointer(path: Path) -> str:

@@ -13,9 +13,10 @@ from typing import Any
 
 from llguidance import LLMatcher
 
+from tensormill.bounds import MOST_GRAMMAR
 from tensormill.errors import RequestError
 from tensormill.sampling.gbnf import to_lark
-from tensormill.sampling.schema import checked, parsed
+from tensormill.sampling.schema import Effort, checked, parsed
 
 # at most a space, or a line break and an indentation: models that may write white space for ever sometimes do
 WHITE = r" |\n[ ]{0,32}|\n\t{0,16}"
@@ -26,6 +27,8 @@ def source(kind: str, text: str) -> str:
     """llguidance's form of a grammar; RequestError names what is wrong, and where."""
     if kind not in _KINDS:
         raise RequestError(f"there is no kind of grammar {kind!r}; choose one of: {', '.join(_KINDS)}")
+    if len(text) > MOST_GRAMMAR:
+        raise RequestError(f"the grammar, schemas included, has {len(text)} characters; at most {MOST_GRAMMAR} are taken")
     return _KINDS[kind](text)
 
 
@@ -57,11 +60,12 @@ def _composed(text: str) -> str:
     """One list of grammars: the rules, and each part under the name by which they call it."""
     whole = parsed(text, "grammar")
     grammars: list[Mapping[str, Any]] = [{"lark_grammar": whole["lark"]}]
+    effort = Effort()
     for name, part in whole["parts"].items():
         if "kind" in part:
             made = source(part["kind"], part["text"])
         else:
-            made = _schema(checked(part["schema"], strict=part["strict"], title=part["title"]))
+            made = _schema(checked(part["schema"], strict=part["strict"], title=part["title"], effort=effort))
         grammars.append({**json.loads(made)["grammars"][0], "name": name})
     return json.dumps({"grammars": grammars})
 

@@ -80,6 +80,19 @@ async def stream(model: ServedModel, jobs: Sequence[Job], meter: Meter) -> Async
             task.cancel()
 
 
+async def begun(bits: AsyncGenerator[Bit, None]) -> AsyncGenerator[Bit, None]:
+    """The same bits, once the first is there: what an engine refuses has a status of its own only before a stream begins."""
+    first = await anext(bits)
+
+    async def all_of_them() -> AsyncGenerator[Bit, None]:
+        yield first
+        async with contextlib.aclosing(bits):
+            async for bit in bits:
+                yield bit
+
+    return all_of_them()
+
+
 async def whole(model: ServedModel, jobs: Sequence[Job], meter: Meter) -> list[Choice]:
     """All of the answer: of each prompt's choices the `n` likeliest, or all where no more were asked for."""
     choices = [Choice(i) for i in range(sum(ask.many for ask, _ in jobs))]

@@ -87,8 +87,11 @@ class Door:
 
 def _foreign(headers: Headers) -> Problem | None:
     """Why a local server without keys does not answer: another site's page asks, perhaps by a name that it made point here."""
-    host = urlsplit("//" + headers.get("host", "")).hostname or ""
-    origin = urlsplit(headers.get("origin", "")).hostname
+    try:
+        host = urlsplit("//" + headers.get("host", "")).hostname or ""
+        origin = urlsplit(headers.get("origin", "")).hostname
+    except ValueError:  # "[" without "]"
+        return Problem("the Host or Origin of the request is no address", kind="forbidden")
     if not is_local(host):
         return Problem(f"this server answers to local names only, not to {host!r}; use an API key", kind="forbidden")
     if "origin" in headers and not is_local(origin or ""):

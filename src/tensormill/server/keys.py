@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from pathlib import Path
 
 from tensormill.errors import RequestError
+
+log = logging.getLogger("tensormill.server")
 
 
 class Keys:
@@ -23,6 +26,8 @@ class Keys:
         """From a file: `NAME KEY` or `KEY` a line; empty lines and those after # are passed over. RequestError if unusable."""
         try:
             lines = path.read_text().splitlines()
+            if path.stat().st_mode & 0o022:
+                log.warning("others may write to the file of API keys", extra={"file": str(path), "mend": f"chmod go-w {path}"})
         except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"the file of API keys cannot be read: {error}") from error
         keys: dict[str, str] = {}
@@ -30,8 +35,8 @@ class Keys:
             words = line.split()
             if not words or words[0].startswith("#"):
                 continue
-            if len(words) > 2 or len(words[-1]) < 8:
-                raise RequestError(f"{path}, line {number}: expected NAME KEY or KEY, with a key of at least 8 characters")
+            if len(words) > 2 or len(words[-1]) < 8 or not words[-1].isascii():
+                raise RequestError(f"{path}, line {number}: expected NAME KEY or KEY, a key of at least 8 ASCII characters")
             keys[words[-1]] = words[0] if len(words) == 2 else "key-" + _digest(words[0]).hex()[:8]
         if not keys:
             raise RequestError(f"{path} has no keys; write one a line, or serve without --api-key-file")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from functools import lru_cache
 from typing import Any
 
 from llguidance import LLMatcher
@@ -17,6 +16,8 @@ from tensormill.chat.constrain import Wanted, constrain
 from tensormill.chat.constrain.frames import frame
 from tensormill.engine.messages import Grammar, Thinking
 from tensormill.errors import RequestError, TemplateError
+from tensormill.sampling.kept import Kept
+from tensormill.sampling.sampler import check_biases
 from tensormill.sampling.sources import source
 from tensormill.server.problem import Problem
 from tensormill.server.request import EFFORTS, Ask, Prompt
@@ -24,6 +25,7 @@ from tensormill.server.served import ServedModel
 
 _TAG = re.compile(r"<[^<>]*>")
 _TAIL = 4096  # characters of the prompt that the parser of the answer may need
+_fine: Kept[bool] = Kept(0, 1024)  # grammars that have been checked
 
 
 def prepare(model: ServedModel, ask: Ask) -> Prompt:
@@ -64,15 +66,17 @@ def _grammar(model: ServedModel, ask: Ask, text: str) -> Grammar | None:
     return Grammar(*made) if made else None
 
 
-@lru_cache(maxsize=256)
 def _check(grammar: Grammar) -> None:
     """Problem for a grammar that the engine would refuse: once a stream has begun, its status can say no more."""
+    if _fine.get(grammar.kind, grammar.text):
+        return
     try:
         fault = LLMatcher.validate_grammar(source(grammar.kind, grammar.text))
     except RequestError as error:
         raise Problem(str(error), param="tools" if grammar.kind == "composed" else "response_format") from error
     if fault:
         raise Problem(f"the grammar cannot be used: {fault}", param="response_format")
+    _fine.keep(grammar.kind, grammar.text, True, 0)
 
 
 def _budget(model: ServedModel, ask: Ask, prompt: Prompt) -> int | None:
@@ -156,6 +160,8 @@ def _filled(model: ServedModel, ask: Ask) -> list[int]:
 
 def _sampling(model: ServedModel, ask: Ask) -> Any:
     try:
-        return dataclasses.replace(model.sampling, **ask.sampling)
+        sampling = dataclasses.replace(model.sampling, **ask.sampling)
+        check_biases(sampling, model.engine.info.n_vocab if model.engine.info else model.tokenizer.n_vocab)
+        return sampling
     except RequestError as error:
         raise Problem(str(error), param=str(error).split(" ", 1)[0].replace("-", "_")) from error

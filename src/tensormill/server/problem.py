@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tensormill.errors import TensorMillError
 
+_LONGEST = 2000  # characters of a message: what a client sent may stand in it, but not come back whole
+
 
 class Problem(TensorMillError):
     """An answer other than 200; its `kind` is one of those that `_STATUS` has.
@@ -14,7 +16,7 @@ class Problem(TensorMillError):
     def __init__(
         self, message: str, *, kind: str = "invalid", param: str | None = None, code: str | None = None, retry: int = 0
     ) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]} …")
         self.kind = kind
         self.param = param
         self.code = code

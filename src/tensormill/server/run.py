@@ -13,11 +13,12 @@ from pathlib import Path
 
 import uvicorn
 
-from tensormill.config import EngineConfig, ServerConfig
+from tensormill.config import EngineConfig, ServerConfig, bytes_of
 from tensormill.errors import RequestError, TensorMillError
 from tensormill.observe.logs import set_up
 from tensormill.observe.traces import Traces
 from tensormill.server.app import application
+from tensormill.server.connection import Connection
 from tensormill.server.keys import Keys
 from tensormill.server.leaving import Leaving
 from tensormill.server.registry import Registry
@@ -39,7 +40,8 @@ def serve(
     for model in models:
         _ = model.metadata  # a file that is none is refused now
     traces = Traces.to(config.otlp_endpoint)
-    registry = Registry(models, _aliases(aliases, models), memory=config.memory, max_queue=config.max_queue)
+    memory = bytes_of(config.memory, "memory") if config.memory else 0
+    registry = Registry(models, _aliases(aliases, models), memory=memory, max_queue=config.max_queue)
     sock = _listen(config.host, config.port)
     try:
         return asyncio.run(_serve(Server(config, registry, traces), keys, sock, preload))
@@ -52,6 +54,7 @@ async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool)
     runner = Leaving(
         uvicorn.Config(
             application(server, keys),
+            http=Connection,
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tensormill.bounds import MOST_PRIORITY
 from tensormill.config import ServerConfig
 from tensormill.observe.traces import Trace, Traces
-from tensormill.server.answering import Job, prepared, stream, whole
+from tensormill.server.answering import begun, prepared, stream, whole
 from tensormill.server.exchange import Json, Streamed, Writer, unless_gone
 from tensormill.server.meter import Meter
 from tensormill.server.problem import Problem
 from tensormill.server.registry import Registry
-from tensormill.server.request import Ask, Caller, Prompt
+from tensormill.server.request import Ask, Bit, Caller, Prompt
 from tensormill.server.served import ServedModel
 from tensormill.server.store import Store
 
@@ -59,7 +60,11 @@ class Server:
             jobs = [(ask, await unless_gone(request, prepared(model, ask))) for ask in asks]
             writer = make(model, asks[0], [prompt for _, prompt in jobs])
             if streamed:
-                return Streamed(self._pieces(model, jobs, writer), writer.media, stack.pop_all())
+                bits = stream(model, jobs, self.meter)
+                stack.push_async_callback(bits.aclose)
+                if any(prompt.grammar for _, prompt in jobs):
+                    bits = await unless_gone(request, begun(bits))
+                return Streamed(self._pieces(model, asks[0], bits, writer), writer.media, stack.pop_all())
             return Json(writer.whole(await unless_gone(request, whole(model, jobs, self.meter))))
 
     def _admit(self, request: Request, ask: Ask, salt: str) -> None:
@@ -67,6 +72,8 @@ class Server:
         ask.caller = self.caller(request, salt)
         if ask.caller.key:
             ask.priority = min(ask.priority, 0)  # nobody may go before other keys' requests; stepping back is fine
+        if abs(ask.priority) > MOST_PRIORITY:
+            raise Problem(f"priority must be between -{MOST_PRIORITY} and {MOST_PRIORITY}", param="priority")
         if ask.timeout is not None and ask.timeout <= 0:
             raise Problem(f"timeout must be above 0, not {ask.timeout}", param="timeout")
         if self.config.timeout:
@@ -76,17 +83,19 @@ class Server:
         about = {"url.path": request.url.path, "gen_ai.request.model": ask.model, "gen_ai.response.id": ask.id}
         return self.traces.request(f"{request.method} {request.url.path}", request.headers, ask.arrived, about)
 
-    async def _pieces(self, model: ServedModel, jobs: list[Job], writer: Writer) -> AsyncIterator[bytes]:
+    async def _pieces(
+        self, model: ServedModel, ask: Ask, bits: AsyncGenerator[Bit, None], writer: Writer
+    ) -> AsyncIterator[bytes]:
         yield b"".join(writer.start())
         try:
-            async with aclosing(stream(model, jobs, self.meter)) as bits:
+            async with aclosing(bits):
                 async for bit in bits:
                     if made := b"".join(writer.bit(bit)):
                         yield made
         except Problem as problem:
             self.meter.failed(model.name, problem.kind)
-            jobs[0][0].trace.failed(problem.kind, str(problem))
-            log.warning("a stream failed", extra={"id": jobs[0][0].id, "error": str(problem)})
+            ask.trace.failed(problem.kind, str(problem))
+            log.warning("a stream failed", extra={"id": ask.id, "error": str(problem)})
             yield b"".join(writer.failed(problem))
             return
         yield b"".join(writer.end())

@@ -20,10 +20,16 @@ def read_rate(size: int, threads: int) -> float:
 @cache
 def dot_rate(threads: int) -> float:
     """Operations a second of 8-bit products summed in 32 bits, operands in the first-level cache; each counts."""
-    return float(native().operation_rate(True, threads, 20))
+    return float(native().operation_rate("dot", threads, 20))
+
+
+@cache
+def pair_rate(threads: int) -> float:
+    """The same of 16-bit products."""
+    return float(native().operation_rate("pairs", threads, 20))
 
 
 @cache
 def fma_rate(threads: int) -> float:
     """Operations a second of float32 products and sums."""
-    return float(native().operation_rate(False, threads, 20))
+    return float(native().operation_rate("fma", threads, 20))

@@ -22,6 +22,7 @@ from tensormill.errors import BackendError
 from tensormill.program.backend import Limits
 from tensormill.program.ir import Cache, Op, Operand, Program, Shape, Value
 
+WORD_INPUTS = 64  # inputs that share a scale of 16-bit codes (csrc/linear/linear.h)
 Object = Packed | Member | Pages | Slots
 
 
@@ -40,14 +41,14 @@ class Record:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Codes:
-    """A quantised activation: int8 codes [rows, K], a scale for each 32 and a sum for each 16."""
+    """A quantised activation: int8 codes [rows, K], a scale for each 32, a sum for each 16; or int16 words, scales for 64."""
 
     codes: View
     scales: View
-    sums: View
+    sums: View | None
 
     @property
-    def views(self) -> tuple[View, View, View]:
+    def views(self) -> tuple[View, View, View | None]:
         """In the order that kernels take them."""
         return self.codes, self.scales, self.sums
 
@@ -78,7 +79,7 @@ class Lowering:
     caches: dict[Cache, Pages | Slots] = field(default_factory=dict)
     tables: list[int] = field(default_factory=list)
     scratch: int = 0  # bytes a thread
-    _codes: dict[int, tuple[View, Codes]] = field(default_factory=dict)
+    _codes: dict[tuple[int, bool], tuple[View, Codes]] = field(default_factory=dict)
     _groups: dict[Value, tuple[View, ...]] = field(default_factory=dict)
     _op: Op | None = None
 
@@ -203,12 +204,12 @@ class Lowering:
 
     def codes(self, rows: View) -> Codes:
         """Quantised rows; once for all products that read the same rows."""
-        key = hash((id(rows.storage), rows.offset, rows.strides, rows.shape, rows.times))
+        key = _key(rows), False
         if key not in self._codes:
             first, width = rows.shape[0], int(rows.shape[-1])
             if width % 32:
                 raise BackendError(f"quantised weights need an input width that is a multiple of 32, not {width}")
-            n = (self.limits.size(first) if isinstance(first, str) else first) * rows.times
+            n = self._count(rows)
             offsets = np.cumsum([0, n * width, n * width // 8])
             storage = Storage(Value("codes", rows.shape), n * width + n * width // 8 + n * width // 8 + 64)
             codes, scales, sums = (
@@ -218,6 +219,24 @@ class Lowering:
             self._codes[key] = rows, Codes(codes, scales, sums)
             self.emit("quantise", (rows,), (codes, scales, sums))
         return self._codes[key][1]
+
+    def words(self, rows: View) -> Codes:
+        """Rows as 16-bit codes, likewise. Rows are an odd number of blocks apart: powers of two share few lines of a cache."""
+        key = _key(rows), True
+        if key not in self._codes:
+            first, n, blocks = rows.shape[0], self._count(rows), -(-int(rows.shape[-1]) // WORD_INPUTS)
+            stride = WORD_INPUTS * (blocks | 1)
+            scales_at = n * stride * 2
+            storage = Storage(Value("words", rows.shape), scales_at + n * (blocks | 1) * ITEM + 64)
+            words = View(storage, (first, WORD_INPUTS * blocks), (stride, 1), 0, rows.times)
+            scales = View(storage, (first, blocks), (blocks | 1, 1), scales_at, rows.times)
+            self._codes[key] = rows, Codes(words, scales, None)
+            self.emit("quantise", (rows,), (words, scales, None))
+        return self._codes[key][1]
+
+    def _count(self, rows: View) -> int:
+        first = rows.shape[0]
+        return (self.limits.size(first) if isinstance(first, str) else first) * rows.times
 
     def groups(self, ids: Value, experts: int) -> tuple[View, ...]:
         """Pairs of (token, place) sorted by expert; once a route."""
@@ -231,6 +250,10 @@ class Lowering:
             self.emit("group", (view,), (made[0], *flat, active), ints=(experts, k))
             self._groups[ids] = (made[0], *flat, active)
         return self._groups[ids]
+
+
+def _key(rows: View) -> int:
+    return hash((id(rows.storage), rows.offset, rows.strides, rows.shape, rows.times))
 
 
 def _some(view: View | None) -> View:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensormill.backends.cpu.lower import Lowering, rule
+from tensormill.backends.cpu.lower import WORD_INPUTS, Lowering, rule
 from tensormill.backends.cpu.lower_rows import value_of
 from tensormill.backends.cpu.view import View
-from tensormill.backends.cpu.weights import Member, Packed
+from tensormill.backends.cpu.weights import Member, Packed, Reads
 from tensormill.program.ir import Op, Operand
 from tensormill.program.recipe import Recipe
+
+SOURCES: tuple[Reads, ...] = ("values", "codes", "words")  # numbered as the kernels know them
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,19 +69,30 @@ def _parts(g: Lowering, w: Operand, b: Operand, scale: Operand, out: View) -> li
 
 
 def _emit_parts(g: Lowering, rows: View, parts: Sequence[_Part]) -> None:
-    for codes in (True, False):
-        some = [p for p in parts if p.packed.takes_codes is codes]
-        if not some:
-            continue
-        x: tuple[View | None, ...] = g.codes(rows).views if codes else (rows, None, None)
-        g.emit(
-            "linears",
-            (*x, *(p.bias for p in some)),
-            [p.out for p in some],
-            [p.packed for p in some],
-            (int(codes), *(p.column for p in some)),
-            [p.scale for p in some],
-        )
+    for reads in SOURCES:
+        some = [p for p in parts if p.packed.reads == reads]
+        if reads == "words" and any(p.column % WORD_INPUTS for p in some):  # a scale would span two groups
+            for p in some:
+                _emit(g, rows.slice(1, p.column, p.column + p.packed.columns), reads, [replace(p, column=0)])
+        elif some:
+            _emit(g, rows, reads, some)
+
+
+def _emit(g: Lowering, rows: View, reads: Reads, parts: Sequence[_Part]) -> None:
+    g.emit(
+        "linears",
+        (*_source(g, rows, reads), *(p.bias for p in parts)),
+        [p.out for p in parts],
+        [p.packed for p in parts],
+        (SOURCES.index(reads), *(p.column for p in parts)),
+        [p.scale for p in parts],
+    )
+
+
+def _source(g: Lowering, rows: View, reads: Reads) -> tuple[View | None, ...]:
+    if reads == "values":
+        return rows, None, None
+    return (g.codes(rows) if reads == "codes" else g.words(rows)).views
 
 
 @rule("expert_linear")
@@ -107,13 +120,12 @@ def _experts(g: Lowering, x: Operand, ids: Operand, parts: Sequence[tuple[Operan
         factor = g.maybe(scale)
         for packed in g.weights.matrices(recipe, recipe.shape[0]):
             end = at + packed.rows
-            source = g.codes(rows).views if packed.takes_codes else (rows, None, None)
             g.emit(
                 "expert_linears",
-                (*source, *grouped, bias and bias.slice(1, at, end), factor),
+                (*_source(g, rows, packed.reads), *grouped, bias and bias.slice(1, at, end), factor),
                 (out.slice(1, at, end),),
                 (packed,),
-                (int(packed.takes_codes), int(per_pair)),
+                (SOURCES.index(packed.reads), int(per_pair)),
             )
             at = end
 

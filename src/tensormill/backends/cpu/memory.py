@@ -45,7 +45,7 @@ def check_room(weights: int, caches: int, values: int, room: int | None) -> None
     """BackendError, with the numbers and what mends it, if all that is to be allocated takes more than there is room for."""
     if room is None or weights + caches + values <= room:
         return
-    smaller = "lower --ctx or --sequences, keep keys and values smaller (--kv q8_0), lower --chunk or --rows"
+    smaller = "lower --ctx or --sequences, keep keys and values smaller (--kv-type q8_0), lower --chunk or --rows"
     raise BackendError(
         f"weights take {in_words(weights)}, keys, values and states {in_words(caches)}, values in flight {in_words(values)}: "
         f"{in_words(weights + caches + values)} in all, and {in_words(room)} of memory are free; "

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from tensormill.program.recipe import Recipe
 from tensormill.program.weights import WeightSource
 
 Bytes = npt.NDArray[np.uint8]
+Reads = Literal["values", "codes", "words"]  # float32, int8 or int16 activations
 ALIGN = 64
 PANEL = 16  # rows
 PIECE_BYTES = 2 << 20  # of the file that are packed by one call: small, so that threads end together
@@ -43,9 +44,11 @@ class Packed:
     offset: int = 0
 
     @property
-    def takes_codes(self) -> bool:
-        """Whether products with it want int8 activations."""
-        return bool(native().takes_codes(int(self.type)))
+    def reads(self) -> Reads:
+        """What activations products with it want."""
+        if native().takes_codes(int(self.type)):
+            return "codes"
+        return "words" if native().takes_words(int(self.type)) else "values"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,14 +59,19 @@ class Member:
     number: int
 
     @property
-    def takes_codes(self) -> bool:
+    def reads(self) -> Reads:
         """As its set."""
-        return self.whole.takes_codes
+        return self.whole.reads
 
     @property
     def rows(self) -> int:
         """Output rows."""
         return self.whole.rows
+
+    @property
+    def columns(self) -> int:
+        """Inputs."""
+        return self.whole.columns
 
 
 class Weights:

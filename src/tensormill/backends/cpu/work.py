@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tensormill.backends.cpu.lower import Record
 from tensormill.backends.cpu.view import ITEM, View
-from tensormill.backends.cpu.weights import Member, Packed
+from tensormill.backends.cpu.weights import Member, Packed, Reads
 from tensormill.program.cost import Sizes, cost
 from tensormill.program.ir import Cache, Op, Value
 
@@ -30,7 +30,7 @@ class Work:
     caches: float = 0.0
     values: float = 0.0
     operations: float = 0.0
-    integer: bool = False  # 8-bit products
+    reads: Reads = "values"  # of a product: 8-bit codes, 16-bit words or float32
 
 
 def works(records: Sequence[Record], sizes: Sizes) -> list[Work]:
@@ -79,10 +79,10 @@ def _product(r: Record, sizes: Sizes) -> Work:
         types="+".join(sorted({p.type.name for p in packed})),
         weights=share * weights,
         operations=sum(2.0 * pairs * p.rows * p.columns for p in packed),
-        integer=packed[0].takes_codes,
+        reads=packed[0].reads,
     )
 
 
 def _bytes(view: View, sizes: Sizes) -> float:
-    codes = view.storage.value is not None and view.storage.value.name == "codes"
-    return (1 if codes else ITEM) * view.times * sizes.elements(view.shape)
+    name = view.storage.value.name if view.storage.value is not None else ""
+    return {"codes": 1, "words": 2}.get(name, ITEM) * view.times * sizes.elements(view.shape)

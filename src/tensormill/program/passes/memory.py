@@ -63,6 +63,8 @@ def plan_memory(program: Program, bytes_of: Callable[[Value], int]) -> Plan:
             if value in owner:
                 offsets[value] = offsets.get(owner[value], -1)
                 continue
+            if value in offsets:  # several ops fill it
+                continue
             sizes[value] = -(-max(bytes_of(value), 1) // ALIGN) * ALIGN
             offsets[value] = arena.take(sizes[value])
             ends.setdefault(last[value], []).append(value)

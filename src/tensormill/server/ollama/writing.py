@@ -18,6 +18,7 @@ from tensormill.tokenizer import Tokenizer
 
 LINES = "application/x-ndjson"
 _REASONS = {"tool_calls": "stop"}
+_LAST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()  # what lasts longer, lasts until then
 
 
 def error(problem: Problem) -> Values:
@@ -37,7 +38,7 @@ def now() -> str:
 
 def stamp(seconds: float) -> str:
     """A Unix time as Go writes it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(min(seconds, _LAST), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class _Writer:
