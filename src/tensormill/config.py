@@ -205,7 +205,8 @@ class ServerConfig:
         _check(0 <= self.drain < 1e9, "drain", "0 or more seconds", self.drain)
         if self.memory is not None:
             bytes_of(self.memory, "memory")
-        _check((self.tls_cert is None) == (self.tls_key is None), "tls-cert", "given together with --tls-key", None)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise RequestError("--tls-cert and --tls-key go together: give both, or neither")
 
 
 def bytes_of(text: str, name: str) -> int:

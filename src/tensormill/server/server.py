@@ -54,9 +54,9 @@ class Server:
             trace = stack.enter_context(self._trace(request, asks[0]))
             for ask in asks:
                 ask.trace = trace
+            request.scope["model"] = self.registry.find(asks[0].model).name  # for the log
             use = self.registry.use(asks[0].model, sum(ask.many for ask in asks), keep=asks[0].keep)
             model = await unless_gone(request, stack.enter_async_context(use))
-            request.scope["model"] = model.name  # for the log
             jobs = [(ask, await unless_gone(request, prepared(model, ask))) for ask in asks]
             writer = make(model, asks[0], [prompt for _, prompt in jobs])
             if streamed:
