@@ -82,6 +82,16 @@ class EngineConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedConfig(EngineConfig):
+    """The same where many are served: other defaults than for one user."""
+
+    sequences: int = 16
+    """Most sequences that are computed together."""
+    rows: int = 64
+    """Most rows of texts that are embedded at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingConfig:
     """How the next token is chosen: logit bias, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, in order."""
 
