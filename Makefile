@@ -10,12 +10,13 @@ export PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODELS ?= smollm2 gemma3 qwen-coder-0.5b
 ARGS ?=
 
-.PHONY: help run test soak lint format models bench build hooks clean
+.PHONY: help run test soak neon lint format models bench build hooks clean
 
 help:
 	@echo 'make run                     build everything and answer PROMPT with the demo model (98 MB, fetched once)'
 	@echo 'make test                    build everything and run the tests (ARGS="-k name" chooses)'
 	@echo 'make soak                    the long lane: ten minutes of mixed traffic, and conversations of 8000 tokens'
+	@echo 'make neon                    compile for aarch64 and run the tests of the kernels under qemu-user, as make test does from then on'
 	@echo 'make lint | make format      ruff, mypy, import rules | rewrite what ruff can'
 	@echo 'make models                  fetch what some tests need: vocabularies and $(MODELS)'
 	@echo 'make bench                   compare with llama.cpp, which is built first (minutes)'
@@ -31,6 +32,10 @@ test: $(VENV)/built
 
 soak: $(VENV)/built
 	TENSORMILL_SOAK_MINUTES=10 TENSORMILL_LONG_TURN=8000 $(BIN)/python -m pytest tests/server/test_soak.py tests/server/test_prefix.py $(ARGS)
+
+neon: $(VENV)/built
+	@sh scripts/neon $(BIN)/python
+	$(BIN)/python -m pytest tests/ops/test_neon.py $(ARGS)
 
 lint: $(VENV)/built
 	$(BIN)/ruff check

@@ -43,6 +43,9 @@ OPTIONS = {
     "LLAMA_BUILD_UI": "OFF",
     "LLAMA_USE_PREBUILT_UI": "OFF",  # would be a download at build time
 }
+NARROW = {  # instruction set → options that take the place of "native"
+    "avx2": {"GGML_NATIVE": "OFF"} | dict.fromkeys(("GGML_AVX", "GGML_AVX2", "GGML_FMA", "GGML_F16C", "GGML_BMI2"), "ON"),
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Baseline:
     folder: Path
     version: str
     compiler: str
+    targets: tuple[str, ...] = TARGETS
 
     @property
     def bench(self) -> Path:
@@ -76,20 +80,26 @@ class Baseline:
     @property
     def finished(self) -> bool:
         """Whether it is all there; a build of fewer tools, by an earlier version of this file, is not."""
-        tools = (self.folder / "bin" / tool for tool in TARGETS)
+        tools = (self.folder / "bin" / tool for tool in self.targets)
         return (self.folder / "finished.json").exists() and all(t.exists() for t in tools)
 
 
-def build(jobs: int | None = None) -> Baseline:
-    """The build for this machine, made first if it is not there (twenty CPU minutes); SystemExit says what failed."""
+def build(jobs: int | None = None, isa: str | None = None) -> Baseline:
+    """The build for this machine, made first if it is not there (twenty CPU minutes); SystemExit says what failed.
+
+    `isa`: one of `NARROW`, for which only llama-bench is built.
+    """
     cc, cxx = _compilers()
     compiler = _output(cc, "--version").splitlines()[0]
-    key = hashlib.sha256(" ".join([VERSION, compiler, *cpu_features()]).encode()).hexdigest()[:12]
-    baseline = Baseline(HOME / f"{VERSION}-{key}", VERSION, compiler)
+    features = [isa] if isa else cpu_features()
+    key = hashlib.sha256(" ".join([VERSION, compiler, *features]).encode()).hexdigest()[:12]
+    targets = TARGETS[:1] if isa else TARGETS
+    baseline = Baseline(HOME / f"{VERSION}-{key}", VERSION, compiler, targets)
     if baseline.finished:
         return baseline
     source = _source()
-    options = [f"-D{name}={value}" for name, value in OPTIONS.items()]
+    chosen = OPTIONS | NARROW[isa] if isa else OPTIONS
+    options = [f"-D{name}={value}" for name, value in chosen.items()]
     options += [f"-DCMAKE_C_COMPILER={cc}", f"-DCMAKE_CXX_COMPILER={cxx}"]
     if _tool("ninja"):
         options += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"]
@@ -98,8 +108,8 @@ def build(jobs: int | None = None) -> Baseline:
     with Path(f"{baseline.folder}.log").open("w") as log:
         _run([cmake, "-S", str(source), "-B", str(baseline.folder), *options], log.name)
         parallel = ["--parallel", str(jobs or os.cpu_count() or 1)]
-        _run([cmake, "--build", str(baseline.folder), *parallel, "--target", *TARGETS], log.name)
-    about = {"version": VERSION, "compiler": compiler, "features": cpu_features(), "options": OPTIONS}
+        _run([cmake, "--build", str(baseline.folder), *parallel, "--target", *targets], log.name)
+    about = {"version": VERSION, "compiler": compiler, "features": features, "options": chosen}
     (baseline.folder / "finished.json").write_text(json.dumps(about, indent=2))
     return baseline
 
@@ -166,4 +176,6 @@ def _run(command: list[str], log: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, help="parallel compilers (default: one a core)")
-    print(build(parser.parse_args().jobs).folder / "bin")
+    parser.add_argument("--isa", choices=NARROW, help="a smaller instruction set than this machine's")
+    given = parser.parse_args()
+    print(build(given.jobs, given.isa).folder / "bin")

@@ -4,12 +4,14 @@
     python benchmarks/vs_llama_cpp.py --full [--parts prefill,kv]    the whole table, or parts of it
 
 With --full results are kept in a JSON file; later runs merge into it, so the table can be gathered in pieces, and --only
-repeats single cells. Each round runs both programs, in turns; a ratio is the median of the rounds' ratios.
+repeats single cells. Each round runs both programs, in turns; a ratio is the median of the rounds' ratios. With --isa avx2
+both do without what this machine has beyond AVX2.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import datetime
 import json
 import os
@@ -61,7 +63,10 @@ def runs(wanted: Iterable[Cell]) -> list[list[Cell]]:
 
 def gather(wanted: list[Cell], given: argparse.Namespace, baseline: llama_cpp_build.Baseline) -> Results:
     """Measure, keeping what is done after each run."""
+    compileall.compile_dir(ROOT / "src", quiet=1)  # as pip does: what is measured is not Python's compiler
     where = {**machine.about(), "threads": given.threads, "llama.cpp": baseline.version, "compiler": baseline.compiler}
+    if given.isa:
+        where["features"] = [given.isa]
     results = Results.read(given.results, where) if given.full else Results(where)
     how = Chosen(baseline, given.threads, given.rounds, given.patience)
     for together in runs(wanted):
@@ -85,6 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("-p", "--prompt", type=int, default=512, help="prompt tokens (default: %(default)s)")
     parser.add_argument("-n", "--generate", type=int, default=128, help="generated tokens (default: %(default)s)")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet CPU (%(default)s)")
+    parser.add_argument("--isa", choices=llama_cpp_build.NARROW, help="a smaller instruction set than this machine's, for both")
     parser.add_argument("--require", type=float, metavar="RATIO", help="exit with 1 if a ratio is below this")
     parser.add_argument("--json", action="store_true", help="every number, on stdout")
     full = parser.add_argument_group("the whole table")
@@ -103,7 +109,9 @@ def main() -> int:
     """Command line."""
     given = _arguments()
     wanted = chosen_cells(given)
-    results = Results.read(given.results) if given.show else gather(wanted, given, llama_cpp_build.build())
+    if given.isa:
+        os.environ["TENSORMILL_ISA"] = given.isa  # of this process, which measures the limits, and of those it starts
+    results = Results.read(given.results) if given.show else gather(wanted, given, llama_cpp_build.build(isa=given.isa))
     if given.json:
         rows: dict[str, Any] = {
             key: vars(row) | {"ratios": row.ratios, "share": row.share} for key, row in results.rows.items()

@@ -24,7 +24,9 @@
 //     static constexpr bool kDear;    // decoding costs more than scratch does, from 9 tokens on
 //     static constexpr bool kHuge;    // scales of 2^100 and more occur
 //     static constexpr bool kOnes;    // all whole scales are 1
-//     static constexpr int kFold;     // whole scale * code + kFold is a byte (of the negated scale where it is 128)
+//     static constexpr int kFold;     // kGroup is 16; whole scale * code + kFold is a byte (of the negated scale where it
+//                                     // is 128). Then Scales::pair(j) is the two of 32 inputs as int16, and
+//                                     // lines<true>(block, j, use) gives lines 4..7 times 16
 #pragma once
 #include <utility>
 

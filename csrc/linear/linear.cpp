@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "linear/shuffles.h"
+
 namespace mill {
 TM_DECLARE_TABLE(linear::Kernels, linear_kernels)
 }
@@ -82,6 +84,7 @@ void set_codebook(Type type, const int8_t* values, int64_t entries, int64_t widt
   if (!mine.empty()) return;
   mine.assign(values, values + entries * width);
   codebooks[static_cast<int>(codebook_of(type))] = mine.data();
+  shuffles[static_cast<int>(type)] = make_shuffles(values, entries, width);
 }
 
 }  // namespace mill::linear

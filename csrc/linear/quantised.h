@@ -5,6 +5,7 @@
 #include "linear/format.h"
 #include "linear/shape.h"
 #include "linear/tile.h"
+#include "simd/codebooks.h"
 
 namespace mill::TM_ISA::linear {
 
@@ -15,7 +16,9 @@ template <class F> constexpr int gemv_tokens() {
   if constexpr (requires { F::kDear; }) return kGemvTile;
   return kGemvTokens;
 }
-inline constexpr int64_t kPrefetch = 2048;  // bytes ahead: measured best for DRAM, see docs
+// Bytes ahead, into the first and the second cache: the nearest cache alone has too few requests under way for DRAM
+// (26 of 34 GB/s with two threads, 32 with both).
+inline constexpr int64_t kPrefetch = 2048, kPrefetchFar = 16384;
 
 struct Prepared {  // a token's row for GEMV
   const int8_t* codes;
@@ -23,6 +26,16 @@ struct Prepared {  // a token's row for GEMV
   const int32_t* start;
   const float* sum;
 };
+
+// Whether few tokens get F's values from byte shuffles, which have another order of inputs.
+template <class F> constexpr bool shuffled() {
+  if constexpr (requires { F::kShuffledWidth; }) return kShuffles;
+  return false;
+}
+// Scratch that GEMV needs for a token.
+template <class F> constexpr int64_t prepared_bytes(int64_t columns) {
+  return columns * 8 / F::kGroup + (shuffled<F>() ? columns * Shape<F>::kParts : 0);
+}
 
 template <class F> TM_INLINE Floats scale_of(const typename F::Scales& s, int k) {
   if constexpr (F::kWhole) return to_floats(s.whole(k));
@@ -40,16 +53,37 @@ TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename
   using S = Shape<F>;
   constexpr int bytes = F::kBytes / (F::kInputs / 32), ahead = (bytes + 63) / 64;
   constexpr bool two = S::kHalves || NT <= 4;  // few tokens: two chains each, or the dots wait for one another
-  for (int i = 0; i < ahead; ++i) prefetch(block + j * bytes + kPrefetch + 64 * i);
+  for (int i = 0; i < ahead; ++i) {
+    prefetch_far(block + j * bytes + kPrefetchFar + 64 * i);
+    prefetch(block + j * bytes + kPrefetch + 64 * i);
+  }
   Ints acc[NT][2];
   for (int t = 0; t < NT; ++t) {
     acc[t][0] = broadcast(S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g]);
     acc[t][1] = broadcast(!S::kHalves ? 0 : S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g + 1]);
   }
-  F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
+  const auto use = [&](int line, Bytes codes) TM_LAMBDA {
     for (int t = 0; t < NT; ++t)
       acc[t][two * (line >> 2)] = dot_at<S::kWide>(acc[t][two * (line >> 2)], codes, x[t].codes + 32 * g + 4 * line);
-  });
+  };
+  if constexpr (S::kJoined) {
+    F::template lines<true>(block, j, use);
+    for (int t = 0; t < NT; ++t)
+      h[t] = fma(to_floats(dot_words(acc[t][0], acc[t][1], scales.pair(j))), broadcast(x[t].scales[g]), h[t]);
+    return;
+  }
+  if constexpr (shuffled<F>()) {
+    F::shuffled(block, j, [&](int line, Bytes codes) TM_LAMBDA {
+      for (int t = 0; t < NT; ++t) {
+        const int8_t* a = x[t].codes + 32 * S::kParts * g + 4 * line;
+        Ints& first = acc[t][two && !S::kHalves ? line >> 2 : 0];
+        first = dot_at<S::kWide>(first, codes, a);
+        if constexpr (S::kHalves) acc[t][1] = dot_at<S::kWide>(acc[t][1], codes, a + 32);
+      }
+    });
+  } else {
+    F::lines(block, j, use);
+  }
   Floats scale[2], less[2];
   if constexpr (S::kScaling != Scaling::kNone)
     for (int i = 0; i < S::kParts; ++i) {
@@ -58,13 +92,9 @@ TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename
     }
   for (int t = 0; t < NT; ++t) {
     const Floats da = broadcast(x[t].scales[g]);
-    const Floats first = product<S>(S::kHalves || !two ? acc[t][0] : add(acc[t][0], acc[t][1]), scale[0], less[0]);
-    if constexpr (S::kJoined) {
-      h[t] = fma(add(first, product<S>(acc[t][1], scale[1], less[1])), da, h[t]);
-    } else {
-      h[t] = fma(first, da, h[t]);
-      if constexpr (S::kHalves) h[t] = fma(product<S>(acc[t][1], scale[1], less[1]), da, h[t]);
-    }
+    const Ints first = S::kHalves || !two ? acc[t][0] : add(acc[t][0], acc[t][1]);
+    h[t] = fma(product<S>(first, scale[0], less[0]), da, h[t]);
+    if constexpr (S::kHalves) h[t] = fma(product<S>(acc[t][1], scale[1], less[1]), da, h[t]);
   }
   if constexpr (S::kMins && !S::kWhole)
     for (int t = 0; t < NT; ++t) h[t] = fnma(min_of<F>(scales, j), broadcast(x[t].sum[g]), h[t]);
@@ -194,10 +224,16 @@ void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, 
   const int64_t groups = m.columns / 32, parts = groups * (32 / F::kGroup), bytes = panel_size(geometry_of<F>(), m.columns);
   for (int t = 0; t < n; ++t) {
     const Tokens row = call.token(t0 + t);
-    auto* start = reinterpret_cast<int32_t*>(scratch) + 2 * parts * t;
+    auto* start = reinterpret_cast<int32_t*>(scratch + prepared_bytes<F>(m.columns) * t);
     auto* sum = reinterpret_cast<float*>(start + parts);
     prepare<S>(row, groups, start, sum);
     x[t] = {row.codes, row.scales, start, sum};
+    if constexpr (shuffled<F>()) {
+      auto* codes = reinterpret_cast<int8_t*>(sum + parts);
+      for (int64_t g = 0; g < groups; ++g)
+        shuffle_codes<F::kShuffledWidth, S::kHalves>(row.codes + 32 * g, codes + 32 * S::kParts * g);
+      x[t].codes = codes;
+    }
   }
   for (int t = n; t < n + kGemvTile; ++t) x[t] = x[n - 1];
   const int tiles = (n + kGemvTile - 1) / kGemvTile, tile = (n + tiles - 1) / tiles;
@@ -241,8 +277,8 @@ template <class F>
 void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
               int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
   const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
-  if (n_tokens <= gemv_tokens<F>()) {
-    const int64_t each = m.columns * 8 / F::kGroup, room = static_cast<int64_t>(kScratchBytes) / each;
+  const int64_t room = static_cast<int64_t>(kScratchBytes) / prepared_bytes<F>(m.columns);
+  if (n_tokens <= gemv_tokens<F>() && room > 0) {
     for (int64_t t = 0; t < n_tokens; t += room)
       gemv_panels<F>(m, begin, end, call, t, static_cast<int>(n_tokens - t < room ? n_tokens - t : room),
                      static_cast<uint8_t*>(scratch));

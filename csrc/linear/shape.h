@@ -22,7 +22,7 @@ enum class Groups { kWhole, kHalves, kJoined };
 template <Groups groups, int min_parts, bool wide, bool whole, Scaling scaling> struct GroupShape {
   static constexpr bool kHalves = groups != Groups::kWhole, kJoined = groups == Groups::kJoined;
   static constexpr bool kMins = min_parts != 0, kWide = wide, kWhole = whole;
-  static constexpr int kParts = kHalves ? 2 : 1, kMinParts = min_parts;
+  static constexpr int kParts = kHalves ? 2 : 1, kMinParts = min_parts, kHighTimes = 1;
   static constexpr Scaling kScaling = scaling;
   static constexpr int32_t kStart = scaling == Scaling::kMagic ? kMagicBits : 0;
   using Tile = GroupShape;
@@ -38,11 +38,20 @@ template <class F> constexpr Groups groups_of() {
   return F::kGroup == 16 ? Groups::kHalves : Groups::kWhole;
 }
 
-// Straight from the packed bits. Where wide codes are dotted as signed bytes, no offset is left to subtract.
+// Line by line. Where wide codes are dotted as signed bytes, no offset is left to subtract.
 template <class F>
-struct Shape : GroupShape<groups_of<F>(), F::kMins ? 32 / F::kGroup : 0, F::kWide, F::kWhole, scaling_of<F>()> {
+struct LineShape : GroupShape<groups_of<F>(), F::kMins ? 32 / F::kGroup : 0, F::kWide, F::kWhole, scaling_of<F>()> {
   static constexpr int kOffset = (F::kWide && kSignedDot) ? 0 : F::kOffset;
   static constexpr bool kFolded = false;
+};
+
+// Straight from the packed bits. Joined groups: the second sum comes times 16 and both are small enough for one
+// product of int16 pairs, so that nothing is left to scale.
+template <class F, bool joined = groups_of<F>() == Groups::kJoined> struct Shape : LineShape<F> {};
+template <class F> struct Shape<F, true> : LineShape<F> {
+  static constexpr int kHighTimes = 16;
+  static constexpr Scaling kScaling = Scaling::kNone;
+  static constexpr int32_t kStart = 0;
 };
 
 // From decoded lines: where whole scale x code is a byte, that is what is decoded, unless it makes a narrow dot wide.
@@ -50,7 +59,7 @@ template <class F> constexpr bool folds() {
   if constexpr (requires { F::kFold; }) return F::kFold == 0 || !kSignedDot;
   return false;
 }
-template <class F, bool folded = folds<F>()> struct DecodedShape : Shape<F> {};
+template <class F, bool folded = folds<F>()> struct DecodedShape : LineShape<F> {};
 template <class F>
 struct DecodedShape<F, true> : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGroup : 0, F::kFold != 0, true, Scaling::kNone> {
   static constexpr int kOffset = F::kFold;
@@ -69,24 +78,43 @@ template <class S> TM_INLINE Floats product(Ints acc, Floats s, Floats less) {
 // What a token needs besides codes and scales, for n times 32 inputs: where accumulators start, and with mins
 // float(sum of codes) * scale.
 template <class S>
-TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* __restrict start, float* __restrict sum) {
-  const float* __restrict scales = x.scales;
-  const int16_t* __restrict sums = x.sums;
-  // Both halves in one load: gcc makes vectors of this, not of two int16 loads.
-  const auto low = [&](int64_t g) TM_LAMBDA { return load_i32(sums + 2 * g) << 16 >> 16; };
-  const auto high = [&](int64_t g) TM_LAMBDA { return load_i32(sums + 2 * g) >> 16; };
-  if constexpr (S::kHalves) {
-    for (int64_t h = 0; h < 2 * n; ++h) start[h] = S::kStart - S::kOffset * sums[h];
-  } else {
-    for (int64_t g = 0; g < n; ++g) start[g] = S::kStart - S::kOffset * (low(g) + high(g));
-  }
-  if constexpr (S::kMinParts == 1)
-    for (int64_t g = 0; g < n; ++g) sum[g] = static_cast<float>(low(g) + high(g)) * scales[g];
-  if constexpr (S::kMinParts == 2)
-    for (int64_t g = 0; g < n; ++g) {
-      sum[2 * g] = static_cast<float>(low(g)) * scales[g];
-      sum[2 * g + 1] = static_cast<float>(high(g)) * scales[g];
+TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* start, float* sum) {
+  const auto start_of = [](Ints sums) TM_LAMBDA {
+    return as_bytes(sub(broadcast(S::kStart), mul(sums, alternate(S::kOffset, S::kOffset * S::kHighTimes))));
+  };
+  int64_t g = 0;
+  for (; g + 16 <= n; g += 16) {
+    const int16_t* sums = x.sums + 2 * g;
+    if constexpr (S::kParts == 1) {
+      store(start + g, start_of(pair_sums(sums)));
+    } else {
+      store(start + 2 * g, start_of(load_s16_ints(sums)));
+      store(start + 2 * g + 16, start_of(load_s16_ints(sums + 16)));
     }
+    if constexpr (S::kMinParts == 1) store(sum + g, mul(to_floats(pair_sums(sums)), load_floats(x.scales + g)));
+    if constexpr (S::kMinParts == 2) {
+      store(sum + 2 * g, mul(to_floats(load_s16_ints(sums)), load_twice(x.scales + g)));
+      store(sum + 2 * g + 16, mul(to_floats(load_s16_ints(sums + 16)), load_twice(x.scales + g + 8)));
+    }
+  }
+  const int left = static_cast<int>(n - g);
+  const Tokens rest{x.codes + 32 * g, x.scales + g, x.sums + 2 * g};
+  start += S::kParts * g;
+  sum += S::kMinParts * g;
+  for (int i = 0; i < left; ++i) {
+    const int low = rest.sums[2 * i], high = rest.sums[2 * i + 1];
+    if constexpr (S::kParts == 1) {
+      start[i] = S::kStart - S::kOffset * (low + high);
+    } else {
+      start[2 * i] = S::kStart - S::kOffset * low;
+      start[2 * i + 1] = S::kStart - S::kOffset * S::kHighTimes * high;
+    }
+    if constexpr (S::kMinParts == 1) sum[i] = static_cast<float>(low + high) * rest.scales[i];
+    if constexpr (S::kMinParts == 2) {
+      sum[2 * i] = static_cast<float>(low) * rest.scales[i];
+      sum[2 * i + 1] = static_cast<float>(high) * rest.scales[i];
+    }
+  }
 }
 
 }  // namespace mill::TM_ISA::linear

@@ -32,7 +32,7 @@ struct TileTokens {  // activations of a tile, and what the groups need of them
   template <class S> TM_INLINE void set(int t, const Tokens& x, int n) {
     codes[t] = x.codes;
     scale[t] = x.scales;
-    n == kChunkGroups ? prepare<S>(x, kChunkGroups, start[t], sum[t]) : prepare<S>(x, n, start[t], sum[t]);
+    prepare<S>(x, n, start[t], sum[t]);
   }
 };
 

@@ -4,16 +4,16 @@
 // of 64 rows are merged into spans of 8 blocks at absolute places, spans into the whole, ascending; a decode over a long
 // past gives spans to threads and merges them afterwards, with the same bits.
 #include <cmath>
-#include <cstring>
 
+#include "ops/biases.h"
+#include "ops/coded.h"
 #include "ops/kernels.h"
 #include "ops/sources.h"
-#include "ops/stored.h"
 
 namespace mill::TM_ISA {
 namespace {
 
-constexpr int64_t kSpan = 8;       // blocks
+constexpr int64_t kSpan = 4;       // blocks
 constexpr int64_t kQueries = 120;  // about as many in a tile: they share widened keys and values
 constexpr int kSources = 4;
 
@@ -24,6 +24,7 @@ struct Attention {
   int64_t heads, width, group, kv_heads, values, v_stride, tile_tokens;
   int n_sources;
   Rows sources[kSources];
+  int32_t code_offset = -1;  // of the blocks of codes among the sources, if any
   float scale, softcap, alibi;
   const Tensor &sinks, &bias;
   int64_t buckets;
@@ -64,6 +65,8 @@ Attention::Attention(const Call& call, Pool& p)
       rows.table = call.step->tables[cache.table];
       rows.columns = call.step->table_columns[cache.table];
       kv_heads = cache.heads;
+      if (cache.v && cache.type == kQ8_0) code_offset = Q8Lines::kOffset;
+      if (cache.v && cache.type == kQ4_0) code_offset = Q4Lines::kOffset;
     } else {
       kv_heads = rows.k.n[2];
     }
@@ -79,7 +82,9 @@ int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // Floats of scratch that a tile of n queries and tokens needs.
 int64_t tile_floats(int64_t n, int64_t width, int64_t v_stride) {
-  return padded(n * width) + kNarrowQ * kBlock + width * kBlock + (kBlock + kNarrowQ + 2 * n) * v_stride + 10 * padded(n);
+  const int64_t coded = padded(n * width / 2) + padded(n * width / 32) + padded(n) + 2 * v_stride + (kBlock / 2 + 2) * kNarrowQ * (v_stride / 32 + 1);
+  return padded(n * width) + kNarrowQ * kBlock + width * kBlock + (kBlock + kNarrowQ + 2 * n) * v_stride + 10 * padded(n) +
+         coded + 3 * kBlock;
 }
 
 Tile Attention::lay_out(std::byte* memory) const {
@@ -100,6 +105,13 @@ Tile Attention::lay_out(std::byte* memory) const {
   tile.block = take(kNarrowQ * v_stride);
   tile.k = take(width * kBlock);
   tile.v = take(kBlock * v_stride);
+  const auto take_wide = [&](int64_t rows, int64_t numbers, int64_t groups) {
+    auto* codes = reinterpret_cast<std::byte*>(take(rows * numbers / 2));
+    return Wide{codes, reinterpret_cast<int32_t*>(take(rows * groups)), take(rows), numbers, groups};
+  };
+  tile.codes = take_wide(n, width, width / 32);
+  tile.weights = take_wide(kNarrowQ * ((v_stride + 31) / 32), kBlock, 1);
+  tile.d = take((v_stride + 31) / 32 * kBlock);
   return tile;
 }
 
@@ -108,6 +120,7 @@ void Attention::load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) 
     const float* from = q.f32() + (t + i / group) * q.s[1] + (g * group + i % group) * q.s[2];
     for (int64_t j = 0; j < width; j += kLanes)
       store_row(tile.q + i * width + j, load_row(from, j, 1, width - j) * splat(scale), width - j);
+    if (code_offset >= 0) round_query(tile.q + i * width, tile.codes.from(i), code_offset);
   }
 }
 
@@ -125,31 +138,13 @@ bool Attention::see(const Tile& tile, const Rows& rows, int64_t s, int64_t t, in
   return highest > 0;
 }
 
-// T5's bucket of a relative position, both directions.
-int64_t bucket(int64_t relative, int64_t buckets) {
-  const int64_t half = buckets / 2, exact = half / 2, distance = relative < 0 ? -relative : relative;
-  const int64_t side = relative > 0 ? half : 0;
-  if (distance < exact) return side + distance;
-  const float at = std::log(static_cast<float>(distance) / static_cast<float>(exact)) /
-                   std::log(128.0f / static_cast<float>(exact)) * static_cast<float>(half - exact);
-  const int64_t far = exact + static_cast<int64_t>(at);
-  return side + (far < half - 1 ? far : half - 1);
-}
-
 // Softcap, then biases by distance.
 void Attention::adjust(float* score, int64_t head, int64_t t, const Rows& rows, int64_t b) const {
   if (softcap != 0.0f)
     for (int64_t j = 0; j < rows.lanes; j += kLanes)
       store(score + j, tanh(load(score + j) / splat(softcap)) * splat(softcap));
   if (alibi == 0.0f && !bias) return;
-  float slope = 0.0f;
-  if (alibi != 0.0f) {
-    int64_t whole = 1;
-    while (2 * whole <= heads) whole *= 2;
-    const float n = static_cast<float>(whole);
-    slope = head < whole ? std::pow(2.0f, -alibi * static_cast<float>(head + 1) / n)
-                         : std::pow(2.0f, -alibi * static_cast<float>(2 * (head - whole) + 1) / (2.0f * n));
-  }
+  const float slope = alibi != 0.0f ? slope_of(head, heads, alibi) : 0.0f;
   for (int64_t j = 0; j < rows.rows; ++j) {
     const int64_t away = (b * rows.rows + j) * rows.ratio - c.step->index[t];
     if (alibi != 0.0f) score[j] -= slope * static_cast<float>(away < 0 ? -away : away);
@@ -169,71 +164,86 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
   for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
-  // The page that follows lies elsewhere: its first rows come while this one's last values are summed.
+  // What follows comes while few queries use this block; many of them give the hardware time.
   const std::byte* next = nullptr;
-  if (rows.cache && (b + 1) * rows.rows < tile.last[n - 1]) {
+  if (rows.cache && queries <= kNarrowQ && (b + 1) * rows.rows < tile.last[n - 1]) {
     const PagedCache& cache = *rows.cache;
     next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
   }
-  const auto soft = [&](int64_t i, float* score, uint64_t mask, float& most, float& sum) {
-    if (softcap != 0.0f || alibi != 0.0f || bias) adjust(score, g * group + i % group, t + i / group, rows, b);
-    if (mask) soften(score, rows.lanes / kLanes, mask, most, sum);
-  };
   // A few queries after the other go all the way, so that keys and values stay in the nearest cache.
-  const auto attend = [&]<class K, class V>(const K& keys, int64_t lanes, const V& v) {
-    static_assert(K::kMostQ == V::kMostQ);
-    for (int64_t first = 0; first < queries; first += K::kMostQ) {
-      const int64_t count = queries - first < K::kMostQ ? queries - first : K::kMostQ;
+  const auto attend = [&](int64_t most_at_once, const auto& score, const auto& weigh) {
+    for (int64_t first = 0; first < queries; first += most_at_once) {
+      const int64_t count = queries - first < most_at_once ? queries - first : most_at_once;
       const Partial into = tile.span.from(first);
       for (int64_t j = 0; j < count * v_stride; j += kLanes) prefetch(into.o + j);
-      for (int64_t j = 0; j < count * width; j += kLanes) prefetch(tile.q + (first + count) * width + j);
-      product(tile.q + first * width, width, count, keys, lanes / kLanes, 0, width, {tile.s, kBlock});
+      score(first, count);
       float most[kLanes], sum[kLanes];
       uint64_t masks[kNarrowQ];
       store(most, splat(-INFINITY));
       store(sum, splat(0.0f));
-      for (int64_t i = 0; i < count; ++i) {
-        masks[i] = tile.masks[(first + i) / group];
-        soft(first + i, tile.s + i * kBlock, masks[i], most[i], sum[i]);
-      }
+      for (int64_t i = 0; i < count; ++i) masks[i] = tile.masks[(first + i) / group];
+      if (softcap != 0.0f || alibi != 0.0f || bias)
+        for (int64_t i = 0; i < count; ++i)
+          adjust(tile.s + i * kBlock, g * group + (first + i) % group, t + (first + i) / group, rows, b);
+      soften(tile.s, count, rows.lanes / kLanes, masks, most, sum);
       join(into, most, sum, count);
-      weigh(tile.s, count, v, masks, into, {most, sum, tile.block, into.stride});
+      weigh(count, masks, into, most, sum);
     }
   };
-  const Dense<float> wide_keys{tile.k, kBlock}, wide_values{tile.v, v_stride};
-  const auto widen_values = [&](const std::byte* v, int64_t stride) {
-    for (int64_t r = lo; r < hi; ++r) widen_row(rows.cache->type, v, stride, r, v_stride, tile.v + r * v_stride);
+  const auto attend_rows = [&]<class K, class V>(const K& keys, int64_t lanes, const V& v) {
+    static_assert(K::kMostQ == V::kMostQ);
+    attend(
+        K::kMostQ,
+        [&](int64_t first, int64_t count) {
+          for (int64_t j = 0; j < count * width; j += kLanes) prefetch(tile.q + (first + count) * width + j);
+          product(tile.q + first * width, width, count, keys, lanes / kLanes, 0, width, {tile.s, kBlock});
+        },
+        [&](int64_t count, const uint64_t* masks, const Partial& into, float* keep, float* take) {
+          weigh(tile.s, count, v, masks, into, {keep, take, tile.block, into.stride});
+        });
   };
+  const Dense<float> wide_keys{tile.k, kBlock}, wide_values{tile.v, v_stride};
   if (rows.cache) {
     const PagedCache& cache = *rows.cache;
     const std::byte* p = cache.block(rows.table[s * rows.columns + b / cache.blocks], g, b % cache.blocks);
     const std::byte* v = p + cache.v_offset;
+    const Fetch fetch{p, next, cache.block_bytes / 256 * 64};
     if (!cache.v) {
       for (int64_t r = lo; r < hi; ++r) {
         widen_row(cache.type, p, cache.k_stride, r, padded(width), tile.v);
         transpose(tile.v, width, tile.k + r);
       }
-      widen_values(p, cache.k_stride);
-      return attend(wide_keys, kBlock, wide_values);
+      for (int64_t r = lo; r < hi; ++r) widen_row(cache.type, p, cache.k_stride, r, v_stride, tile.v + r * v_stride);
+      return attend_rows(wide_keys, kBlock, wide_values);
     }
+    const auto codes = [&]<class C>() {
+      const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
+      value_scales<C>(block, tile.d);
+      const int64_t passes = (queries + kWideQ - 1) / kWideQ;
+      attend(
+          (queries + passes - 1) / passes, [&](int64_t first, int64_t count) { code_scores<C>(block, tile.codes.from(first), count, tile.s); },
+          [&](int64_t count, const uint64_t* masks, const Partial& into, const float* keep, const float* take) {
+            Wide weights = tile.weights;
+            weights.n = rows.lanes;
+            weigh_codes<C>(block, tile.s, count, tile.d, masks, weights, into, keep, take);
+          });
+    };
     const auto dense = [&]<class E>(E) {
-      attend(Dense<E>{reinterpret_cast<const E*>(p), rows.lanes}, rows.lanes,
-             Dense<E>{reinterpret_cast<const E*>(v), cache.v_stride, cache.rows, reinterpret_cast<const E*>(next)});
+      const E *key = reinterpret_cast<const E*>(p), *value = reinterpret_cast<const E*>(v);
+      // For few queries numbers are widened as they are multiplied, for more of them once for all.
+      if (sizeof(E) == 4 || queries <= kNarrowQ)
+        return attend_rows(Dense<E>{key, rows.lanes, fetch}, rows.lanes, Dense<E>{value, cache.v_stride, fetch});
+      widen(key, width * rows.lanes, tile.k);
+      for (int64_t r = lo; r < hi; ++r) widen(value + r * cache.v_stride, v_stride, tile.v + r * v_stride);
+      attend_rows(Dense<float>{tile.k, rows.lanes}, rows.lanes, wide_values);
     };
-    const auto blocks = [&]<class Q>() {
-      attend(BlockColumns<Q>{p, rows.lanes}, rows.lanes, BlockRows<Q>{v, cache.v_stride, cache.rows, next});
-    };
-    // For few queries numbers are widened as they are multiplied, for more of them once for all.
-    if (cache.type == kF32) return dense(0.0f);
-    if (queries <= kNarrowQ) switch (cache.type) {
-        case kF16: return dense(uint16_t{});
-        case kBF16: return dense(BF16{});
-        case kQ8_0: return blocks.operator()<Q8_0>();
-        default: return blocks.operator()<Q4_0>();
-      }
-    widen_columns(cache.type, p, width, rows.lanes, tile.k);
-    widen_values(v, cache.v_stride);
-    return attend(Dense<float>{tile.k, rows.lanes}, rows.lanes, wide_values);
+    switch (cache.type) {
+      case kF16: return dense(uint16_t{});
+      case kBF16: return dense(BF16{});
+      case kQ8_0: return codes.operator()<Q8Lines>();
+      case kQ4_0: return codes.operator()<Q4Lines>();
+      default: return dense(0.0f);
+    }
   }
   // This step's own rows: row r of the block is token `at + r`.
   const int64_t at = b * rows.rows - c.step->past[s] + c.step->seq_start[s];
@@ -244,7 +254,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     for (int64_t j = 0; j < values; j += kLanes)
       store(tile.v + r * v_stride + j, load_row(row_of(value, at + r, g), j, 1, values - j));
   }
-  attend(wide_keys, kBlock, wide_values);
+  attend_rows(wide_keys, kBlock, wide_values);
 }
 
 // Blocks b0…b1 of one span → tile.span.

@@ -53,31 +53,45 @@ inline void merge(const Partial& into, const Partial& from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) blend_row(into, from, i, from.m[i], from.l[i]);
 }
 
-// Scores of one query in place → probabilities; returns (max, sum) in m and l. `visible`: bit j for row j, not all 0.
+// Scores of n queries in place → probabilities; (max, sum) of each that sees a row go to m and l. `visible`: bit j for row j.
+// Step by step for all queries: each step is a chain of its own a query, and chains run side by side.
 template <int V>
-TM_INLINE void soften(float* s, uint64_t visible, float& m, float& l) {
-  Lanes x[V];
-  for (int v = 0; v < V; ++v) x[v] = load(s + v * kLanes);
-  if (V < 4 || visible != ~uint64_t{0})
-    for (int v = 0; v < V; ++v)
-      x[v] = select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), x[v], splat(-INFINITY));
-  Lanes most = x[0], total = splat(0.0f);
-  for (int v = 1; v < V; ++v) most = max(most, x[v]);
-  m = max_lanes(most);
-  for (int v = 0; v < V; ++v) {
-    const Lanes p = exp_falling(x[v] - splat(m));
-    total = total + p;
-    store(s + v * kLanes, p);
+TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, float* m, float* l) {
+  for (int64_t q = 0; q < n; ++q) {
+    if (visible[q] == 0) continue;
+    float* row = s + q * kBlock;
+    Lanes x[V];
+    for (int v = 0; v < V; ++v) x[v] = load(row + v * kLanes);
+    if (V < 4 || visible[q] != ~uint64_t{0})
+      for (int v = 0; v < V; ++v) {
+        x[v] = select(mask_bits(static_cast<uint32_t>(visible[q] >> (v * kLanes)) & 0xffff), x[v], splat(-INFINITY));
+        store(row + v * kLanes, x[v]);
+      }
+    Lanes most = x[0];
+    for (int v = 1; v < V; ++v) most = max(most, x[v]);
+    m[q] = max_lanes(most);
   }
-  l = sum_lanes(total);
+  Lanes total[kNarrowQ];
+  for (int64_t q = 0; q < n; ++q) {
+    if (visible[q] == 0) continue;
+    float* row = s + q * kBlock;
+    total[q] = splat(0.0f);
+    for (int v = 0; v < V; ++v) {
+      const Lanes p = exp_falling(load(row + v * kLanes) - splat(m[q]));
+      total[q] = total[q] + p;
+      store(row + v * kLanes, p);
+    }
+  }
+  for (int64_t q = 0; q < n; ++q)
+    if (visible[q] != 0) l[q] = sum_lanes(total[q]);
 }
 
-TM_INLINE void soften(float* s, int64_t vectors, uint64_t visible, float& m, float& l) {
+TM_INLINE void soften(float* s, int64_t n, int64_t vectors, const uint64_t* visible, float* m, float* l) {
   switch (vectors) {
-    case 1: return soften<1>(s, visible, m, l);
-    case 2: return soften<2>(s, visible, m, l);
-    case 3: return soften<3>(s, visible, m, l);
-    default: return soften<4>(s, visible, m, l);
+    case 1: return soften<1>(s, n, visible, m, l);
+    case 2: return soften<2>(s, n, visible, m, l);
+    case 3: return soften<3>(s, n, visible, m, l);
+    default: return soften<4>(s, n, visible, m, l);
   }
 }
 

@@ -40,8 +40,8 @@ void write_one(const PagedCache& cache, std::byte* block, int64_t row, const flo
 template <class Q>
 void write_blocks(const PagedCache& cache, std::byte* block, int64_t row, const float* k, const float* v) {
   if (cache.v == 0) return store_blocks<Q>(k, cache.k, block + row * cache.k_stride);
-  store_block_column<Q>(k, cache.k, block, row, cache.lanes);
-  store_blocks<Q>(v, cache.v, block + cache.v_offset + row * cache.v_stride);
+  store_block_key<Q>(k, cache.k, block, row, cache.lanes);
+  store_block_value<Q>(v, cache.v, block + cache.v_offset, row, cache.lanes);
 }
 
 using Write = void (*)(const PagedCache&, std::byte*, int64_t, const float*, const float*);

@@ -44,7 +44,8 @@ TM_INLINE void finish(float* y, int64_t stride, const int32_t* rows, int64_t n, 
 
 TM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// How the products of a call are cut: chunks of whole pairs of panels, about as many as 12 a thread, none under 2 µs.
+// How the products of a call are cut. Of many tokens: chunks of whole pairs of panels, about as many as 12 a thread, none
+// under 2 µs. Of few: smaller ones, of which a thread takes several at once (`Pool::ranges`).
 struct Cut {
   int64_t each = 0, items = 0;  // panels of a chunk; chunks over all parts, 0 where one thread does it all
 
@@ -56,10 +57,11 @@ struct Cut {
       panels += linear::panels(m.rows);
       total += cost(m.type, m.columns, linear::panels(m.rows), c.out[0].n[2]);
     }
-    const int64_t chunks = least(threads * 12, static_cast<int64_t>(total / 2000));
+    const bool few = c.out[0].n[2] <= kFewTokens;
+    const int64_t chunks = least(threads * (few ? 64 : 12), static_cast<int64_t>(total / (few ? 1000 : 2000)));
     if (threads == 1 || total < kWorthWaking || chunks < 2) return;
     each = (panels + chunks - 1) / chunks;
-    each += each & 1;
+    if (!few) each += each & 1;
     for (int p = 0; p < c.n_objects; ++p) items += pieces(c, p);
   }
   int64_t pieces(const Call& c, int part) const {
@@ -119,10 +121,17 @@ void linears(const Call& c, Pool& pool) {
     for (int p = 0; p < c.n_objects; ++p) run(p, 0, linear::panels(c.object<linear::Matrix>(p).rows), 0);
     return;
   }
-  pool.each(cut.items, [&](int64_t item, int thread) {
-    const int part = cut.part(c, item);
-    run(part, item * cut.each, least(item * cut.each + cut.each, linear::panels(c.object<linear::Matrix>(part).rows)), thread);
-  });
+  const auto some = [&](int64_t begin, int64_t end, int thread) {
+    while (begin < end) {  // part by part
+      int64_t item = begin;
+      const int part = cut.part(c, item);
+      const int64_t last = least(item + end - begin, cut.pieces(c, part));
+      run(part, item * cut.each, least(last * cut.each, linear::panels(c.object<linear::Matrix>(part).rows)), thread);
+      begin += last - item;
+    }
+  };
+  if (tokens <= kFewTokens) return pool.ranges(cut.items, some);
+  pool.each(cut.items, [&](int64_t item, int thread) { some(item, item + 1, thread); });
 }
 
 // Sorts (token, place) pairs by expert, stably. in: ids [T, k]; out: offsets [E+1], pairs [T·k] (t·k + place; those of

@@ -37,8 +37,8 @@ struct Tensor {
 //   page | head 0: block 0 [K][lanes] keys, [rows][v_stride] values | block 1 … | head 1: …
 //   page | head 0: block 0 [rows][k_stride] keys | …
 //
-// Of block types (q8_0, q4_0) rows are the blocks of the file format, strides count bytes, and keys side by side are
-// drawn in `stored.h`. `type` is the ggml id.
+// Of block types (q8_0, q4_0) keys and values are drawn in `stored.h`; rows of latent caches are the blocks of the file format,
+// and their stride counts bytes. `type` is the ggml id.
 struct PagedCache {
   std::byte* data = nullptr;
   int64_t page_bytes = 0, head_bytes = 0, block_bytes = 0, v_offset = 0;

@@ -1,7 +1,7 @@
 // Where the rows of an attention come from, and which of them a token may see (OPS §3, attention sources).
 #pragma once
 
-#include "ops/flash.h"
+#include "ops/coded.h"
 #include "ops/op.h"
 
 namespace mill::TM_ISA {
@@ -61,6 +61,8 @@ struct Tile {
   uint64_t* masks;               // [tokens]
   int64_t *first, *last;         // visible rows of each token
   float* block;                  // values of a block [8][Vp]
+  Wide codes, weights;           // for blocks of codes: queries [n][K], probabilities times scales [8][64],
+  float* d;                      // scales of values [Vp / 32][64]
   Partial span, total;           // of a span of blocks, of all
 };
 

@@ -1,10 +1,13 @@
 // Numbers as caches keep them: float32, float16, bfloat16, and blocks of 32 along a head as q8_0 and q4_0.
 //
-// A row of blocks is as in a file: f16 scale, codes; scale, codes; …  Keys that lie side by side, one column a key, keep
-// scales and codes apart for each 32 dims, so that 16 keys come out with one load and one product:
+// A row of blocks is as in a file: f16 scale, codes; scale, codes; …  So are keys that serve as values (latent caches).
+// Where both are stored, each 32 dims of a block of rows keep scales and codes apart, codes in lines of 64 bytes that a dot of
+// bytes takes as they are (coded.h): 4 dims of 16 keys side by side, or 4 rows of 16 dims of values.
 //
-//   q8_0: [lanes] scales, [32][lanes] codes | next 32 dims …
-//   q4_0: [lanes] scales, [16][lanes] codes of dims j (low nibble) and j + 16 (high) | next 32 dims …
+//   q8_0 keys:   [lanes] scales, [8 × 4 dims][lanes][4] codes + 128 | next 32 dims …
+//   q8_0 values: [lanes] scales, [lanes / 4][32 dims][4 rows] codes + 128 | next 32 dims …
+//   q4_0 keys:   [lanes] scales, [4 × 4 dims][lanes][4] codes of dims j (low nibble) and j + 16 (high) | next 32 dims …
+//   q4_0 values: [lanes] scales, [lanes / 4][16 dims][4 rows] codes of dims j and j + 16 | next 32 dims …
 //
 // Rounding is that of tensormill.quant; a block that holds a NaN or an infinity has the scale NaN. All reads give one
 // float32 a number, whoever asks.
@@ -121,6 +124,7 @@ constexpr uint16_t kHalfNaN = 0x7e00;
 // A block of 32 numbers: its scale and kCodes bytes of codes.
 struct Q8_0 {
   static constexpr int64_t kCodes = 32;
+  static constexpr uint8_t kFlip = 128;  // makes signed codes count from 0, as lines have them
   uint16_t scale;
   uint8_t codes[kCodes];
 
@@ -144,20 +148,11 @@ struct Q8_0 {
   static TM_INLINE Lanes row(const std::byte* block, int64_t half) {
     return load(reinterpret_cast<const int8_t*>(block + 2) + 16 * half) * splat(float_of(block));
   }
-  // Codes of dim i of 16 keys that lie side by side, from column `at` on.
-  static TM_INLINE Lanes codes_of(const std::byte* codes, int64_t lanes, int64_t i, int64_t at) {
-    return load(reinterpret_cast<const int8_t*>(codes) + i * lanes + at);
-  }
-  // 16 keys of a block of columns, from column `at` on, to rows 0…31 of `to`.
-  static TM_INLINE void columns(const std::byte* block, int64_t lanes, int64_t at, float* to) {
-    const Lanes d = load(reinterpret_cast<const uint16_t*>(block) + at);
-    const auto* codes = reinterpret_cast<const int8_t*>(block + 2 * lanes) + at;
-    for (int64_t i = 0; i < 32; ++i) store(to + i * lanes + at, load(codes + i * lanes) * d);
-  }
 };
 
 struct Q4_0 {
   static constexpr int64_t kCodes = 16;
+  static constexpr uint8_t kFlip = 0;
   uint16_t scale;
   uint8_t codes[kCodes];
 
@@ -182,21 +177,6 @@ struct Q4_0 {
     load_nibbles(reinterpret_cast<const uint8_t*>(block + 2), low, high);
     return (half ? high : low) * splat(float_of(block));
   }
-  static TM_INLINE Lanes codes_of(const std::byte* codes, int64_t lanes, int64_t i, int64_t at) {
-    Lanes low, high;
-    load_nibbles(reinterpret_cast<const uint8_t*>(codes) + i % 16 * lanes + at, low, high);
-    return i < 16 ? low : high;
-  }
-  static TM_INLINE void columns(const std::byte* block, int64_t lanes, int64_t at, float* to) {
-    const Lanes d = load(reinterpret_cast<const uint16_t*>(block) + at);
-    const auto* codes = reinterpret_cast<const uint8_t*>(block + 2 * lanes) + at;
-    for (int64_t i = 0; i < 16; ++i) {
-      Lanes low, high;
-      load_nibbles(codes + i * lanes, low, high);
-      store(to + i * lanes + at, low * d);
-      store(to + (i + 16) * lanes + at, high * d);
-    }
-  }
 };
 
 template <class Q>
@@ -213,11 +193,23 @@ void store_blocks(const float* from, int64_t n, std::byte* to) {
 
 // One key → column `row` of its block.
 template <class Q>
-void store_block_column(const float* from, int64_t n, std::byte* to, int64_t row, int64_t lanes) {
+void store_block_key(const float* from, int64_t n, std::byte* to, int64_t row, int64_t lanes) {
   for (int64_t j = 0; j < n; j += 32, to += kBlockBytes<Q> * lanes) {
     const Q block(from + j);
     std::memcpy(to + 2 * row, &block.scale, 2);
-    for (int64_t i = 0; i < Q::kCodes; ++i) to[(2 + i) * lanes + row] = static_cast<std::byte>(block.codes[i]);
+    for (int64_t i = 0; i < Q::kCodes; ++i)
+      to[2 * lanes + (i / 4 * lanes + row) * 4 + i % 4] = static_cast<std::byte>(block.codes[i] ^ Q::kFlip);
+  }
+}
+
+// One row of values → its place among the four of a line.
+template <class Q>
+void store_block_value(const float* from, int64_t n, std::byte* to, int64_t row, int64_t lanes) {
+  for (int64_t j = 0; j < n; j += 32, to += kBlockBytes<Q> * lanes) {
+    const Q block(from + j);
+    std::memcpy(to + 2 * row, &block.scale, 2);
+    std::byte* codes = to + 2 * lanes + row / 4 * 4 * Q::kCodes + row % 4;
+    for (int64_t i = 0; i < Q::kCodes; ++i) codes[4 * i] = static_cast<std::byte>(block.codes[i] ^ Q::kFlip);
   }
 }
 
@@ -227,75 +219,9 @@ void widen_blocks(const std::byte* from, int64_t n, float* to) {
   for (int64_t j = 0; j < n; j += kLanes) store(to + j, Q::row(from + j / 32 * kBlockBytes<Q>, j % 32 / 16));
 }
 
-// Keys side by side → [width][lanes].
-template <class Q>
-void widen_block_columns(const std::byte* from, int64_t width, int64_t lanes, float* to) {
-  for (int64_t j = 0; j < width; j += 32, from += kBlockBytes<Q> * lanes)
-    for (int64_t at = 0; at < lanes; at += kLanes) Q::columns(from, lanes, at, to + j * lanes);
-}
-
-// Readers of a product (tile.h): keys side by side, widened as they come; rows of values.
-template <class Q>
-struct BlockColumns {
-  static constexpr int kMostQ = kNarrowQ;
-  static constexpr int64_t kRun = Q::kCodes == 16 ? 16 : 32;  // dims whose codes lie in one half of their bytes
-  const std::byte* p;
-  int64_t lanes;
-
-  template <int V>
-  struct Columns {
-    Lanes d[V];
-    const std::byte* codes;  // of column `at`
-    int64_t lanes;
-    TM_INLINE Lanes operator()(int64_t k, int v) const { return Q::codes_of(codes, lanes, k % 32, v * kLanes) * d[v]; }
-    TM_INLINE void ahead(int64_t k) const { prefetch(codes + k % Q::kCodes * lanes + 2048); }
-  };
-  template <int V>
-  TM_INLINE Columns<V> columns(int64_t k, int64_t first) const {
-    const std::byte* block = p + k / 32 * kBlockBytes<Q> * lanes;
-    Columns<V> c{{}, block + 2 * lanes + first * kLanes, lanes};
-    constants<V>([&](auto v) TM_INLINED { c.d[v] = load(reinterpret_cast<const uint16_t*>(block) + (first + v) * kLanes); });
-    return c;
-  }
-};
-
-template <class Q>
-struct BlockRows {
-  static constexpr int kMostQ = kNarrowQ;
-  static constexpr int64_t kRun = 0;
-  const std::byte* p;
-  int64_t stride, rows;
-  const std::byte* next;
-
-  template <int V>
-  struct Columns {
-    const std::byte* p;
-    int64_t stride, first;
-    Ahead<std::byte, 48> rows_ahead;
-    TM_INLINE Lanes operator()(int64_t k, int v) const {
-      return Q::row(p + k * stride + (first + v) / 2 * kBlockBytes<Q>, (first + v) % 2);
-    }
-    TM_INLINE void ahead(int64_t k) const { prefetch(rows_ahead(k)); }
-  };
-  template <int V>
-  TM_INLINE Columns<V> columns(int64_t, int64_t first) const {
-    return {p, stride, first, {p, stride, rows, next}};
-  }
-};
-
 template <class E>
 void widen(const E* from, int64_t n, float* to) {
   for (int64_t j = 0; j < n; j += kLanes) store(to + j, load(from + j));
-}
-
-// Keys side by side of any 16-bit or block type → [width][lanes].
-inline void widen_columns(int32_t type, const std::byte* keys, int64_t width, int64_t lanes, float* to) {
-  switch (type) {
-    case kF16: return widen(reinterpret_cast<const uint16_t*>(keys), width * lanes, to);
-    case kBF16: return widen(reinterpret_cast<const BF16*>(keys), width * lanes, to);
-    case kQ8_0: return widen_block_columns<Q8_0>(keys, width, lanes, to);
-    default: return widen_block_columns<Q4_0>(keys, width, lanes, to);
-  }
 }
 
 // Row `row` of rows stored one after another, `stride` elements (of block types: bytes) apart; n numbers, in whole vectors.

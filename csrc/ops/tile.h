@@ -1,17 +1,15 @@
 // The register-blocked product of attention: c[q][·] (+)= Σ_k a[q][k] · b[k][·], k ascending in one fma chain an element.
 //
 // Both halves of attention are this product: scores (a = queries, b = keys side by side) and values (a = probabilities,
-// b = rows of values). An element's bits do not depend on the blocking. b is read through a reader, which widens what a
-// cache stores as it goes: `Dense` here, blocks of codes in `stored.h`.
+// b = rows of values). An element's bits do not depend on the blocking. b is read through a reader, `Dense`, which widens
+// 16-bit numbers as it goes. Blocks of codes have products of their own (coded.h).
 #pragma once
 
 #include <utility>
 
 #include "ops/lanes.h"
+#include "simd/simd.h"
 
-#ifndef TM_INLINE
-#define TM_INLINE inline __attribute__((always_inline))
-#endif
 #define TM_INLINED __attribute__((always_inline))  // of a lambda
 
 namespace mill::TM_ISA {
@@ -27,8 +25,6 @@ constexpr int kNarrowQ = kTileQ;
 constexpr int tile_vectors(int q) { return q == 1 ? 4 : q == 2 ? 2 : 1; }
 #endif
 
-TM_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
-
 // f(0), f(1), … f(N − 1) with constants: arrays indexed by them live in registers.
 template <int N, class F>
 TM_INLINE void constants(const F& f) {
@@ -36,42 +32,44 @@ TM_INLINE void constants(const F& f) {
   (std::make_integer_sequence<int, N>{});
 }
 
-// What lies `kAhead` rows ahead in pages that come from memory: rows of this block, then of the one that follows (`next`,
-// if any), which lies elsewhere.
-template <class E, int64_t kAhead>
-struct Ahead {
-  const E *p, *tail;
-  int64_t stride, rows;
+// The block of a page that is read next, fetched as lines of this one are used: from four places at once, each a stream that
+// the hardware follows, and there every second line, whose neighbour the hardware brings. One stream of lines alone comes at
+// half the speed: few are under way at a time.
+struct Fetch {
+  const std::byte *block = nullptr, *next = nullptr;
+  int64_t quarter = 0;  // of its bytes
 
-  TM_INLINE Ahead(const E* block, int64_t stride, int64_t rows, const E* next)
-      : p(block), tail(next ? next - rows * stride : block - kAhead * stride), stride(stride), rows(rows) {}
-  TM_INLINE const E* operator()(int64_t k) const { return (k + kAhead < rows ? p : tail) + (k + kAhead) * stride; }
+  // N lines of this block are used, from `at` on.
+  template <int N>
+  TM_INLINE void lines(const void* at) const {
+    const int64_t line = (static_cast<const std::byte*>(at) - block) / 64, to = line / 4;
+    if (!next || to % 2) return;
+    const int64_t first = N >= 4 ? 0 : N == 2 ? line & 2 : line & 3;
+    for (int n = 0; n < N && n < 4; ++n) prefetch(next + 64 * to + (first + n) * quarter);
+  }
 };
 
-// Rows of plain numbers, `stride` apart; `rows` and `next` matter for what comes from memory.
+// Rows of plain numbers, `stride` apart; `fetch` matters for what comes from memory.
 template <class E>
 struct Dense {
   static constexpr int kMostQ = sizeof(E) == 4 ? kTileQ : kNarrowQ;
-  static constexpr int64_t kRun = 0;  // rows that share something: all
   const E* p;
-  int64_t stride, rows = INT64_MAX;
-  const E* next = nullptr;
+  int64_t stride;
+  Fetch fetch = {};
 
   template <int V>
   struct Columns {
     const E* p;
     int64_t stride;
-    Ahead<E, 32> rows_ahead;
+    Fetch fetch;
     TM_INLINE Lanes operator()(int64_t k, int v) const { return load(p + k * stride + v * kLanes); }
     TM_INLINE void ahead(int64_t k) const {
-      if constexpr (sizeof(E) == 2)
-        for (int line = 0; line < V; line += 2) prefetch(rows_ahead(k) + line * kLanes);
+      if constexpr (sizeof(E) == 2) fetch.lines<(V + 1) / 2>(p + k * stride);
     }
   };
   template <int V>
-  TM_INLINE Columns<V> columns(int64_t, int64_t first) const {
-    const int64_t at = first * kLanes;
-    return {p + at, stride, {p + at, stride, rows, next ? next + at : nullptr}};
+  TM_INLINE Columns<V> columns(int64_t first) const {
+    return {p + first * kLanes, stride, fetch};
   }
 };
 
@@ -100,19 +98,15 @@ void tile(const float* a, int64_t lda, const Rows& b, int64_t first, int64_t beg
   constants<Q>([&](auto q) TM_INLINED {
     constants<V>([&](auto v) TM_INLINED { sum[q][v] = to.add ? load(c + q * to.stride + v * kLanes) : splat(0.0f); });
   });
-  for (int64_t k = begin; k < end;) {
-    int64_t stop = end;
-    if constexpr (Rows::kRun != 0) stop = (k / Rows::kRun + 1) * Rows::kRun < end ? (k / Rows::kRun + 1) * Rows::kRun : end;
-    const auto columns = b.template columns<V>(k, first);
-    for (; k < stop; ++k) {
-      Lanes row[V];
-      constants<V>([&](auto v) TM_INLINED { row[v] = columns(k, v); });
-      columns.ahead(k);
-      constants<Q>([&](auto q) TM_INLINED {
-        const Lanes x = splat(a[q * lda + k]);
-        constants<V>([&](auto v) TM_INLINED { sum[q][v] = fma(x, row[v], sum[q][v]); });
-      });
-    }
+  const auto columns = b.template columns<V>(first);
+  for (int64_t k = begin; k < end; ++k) {
+    Lanes row[V];
+    constants<V>([&](auto v) TM_INLINED { row[v] = columns(k, v); });
+    columns.ahead(k);
+    constants<Q>([&](auto q) TM_INLINED {
+      const Lanes x = splat(a[q * lda + k]);
+      constants<V>([&](auto v) TM_INLINED { sum[q][v] = fma(x, row[v], sum[q][v]); });
+    });
   }
   constants<Q>([&](auto q) TM_INLINED {
     float* row = c + q * to.stride;

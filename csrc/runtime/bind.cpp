@@ -17,15 +17,23 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Operands = nb::ndarray<const int64_t, nb::shape<-1, Operand::kFields>, nb::c_contig, nb::device::cpu>;
 
-std::vector<const void*> pointers(const Ints& addresses) {
+using Arrays = std::vector<nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>>;
+
+// Never null, which would say that an op does without.
+std::vector<const void*> pointers(const Arrays& arrays) {
+  static const int32_t nothing = 0;
   std::vector<const void*> out;
-  for (const int64_t a : addresses) out.push_back(reinterpret_cast<const void*>(a));
+  for (const auto& a : arrays) out.push_back(a.size() ? a.data() : &nothing);
   return out;
 }
 
-bool run(Executable& e, Ints sizes, const Ints& fixed, const Ints& tables, Ints columns, const Ints& inputs) {
-  if (fixed.size() != 7 || tables.size() != columns.size())
-    throw std::invalid_argument("a step has seven fixed arrays, and a width for each page table");
+bool run(Executable& e, Ints sizes, const Arrays& fixed, const Arrays& tables, const Arrays& inputs) {
+  if (fixed.size() != 7) throw std::invalid_argument("a step has seven fixed arrays");
+  std::vector<int64_t> columns;
+  for (const auto& table : tables) {
+    if (table.ndim() != 2) throw std::invalid_argument("a page table has a row for each sequence");
+    columns.push_back(static_cast<int64_t>(table.shape(1)));
+  }
   StepArrays step{std::move(sizes), pointers(fixed), pointers(tables), std::move(columns), pointers(inputs)};
   nb::gil_scoped_release release;
   return e.run(std::move(step));
@@ -74,7 +82,7 @@ void bind_runtime(nb::module_& m) {
                  std::vector<float>(floats.begin(), floats.end()));
       })
       .def("reserve_scratch", &Executable::reserve_scratch)
-      .def("run", &run, nb::arg("sizes"), nb::arg("fixed"), nb::arg("tables"), nb::arg("columns"), nb::arg("inputs"))
+      .def("run", &run, nb::arg("sizes"), nb::arg("fixed"), nb::arg("tables"), nb::arg("inputs"))
       .def("cancel", &Executable::cancel)
       .def("profile", &Executable::profile)
       .def("take_times", &Executable::take_times)

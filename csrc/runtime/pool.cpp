@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kItemMask = 0xffff;
 constexpr auto kSpin = std::chrono::microseconds(20);
-constexpr int64_t kFetch = 256;            // bytes asked for in one turn of a spin: more would delay the next job
+constexpr int64_t kFetch = 4096;           // bytes asked for in one turn of a spin: more would delay the next job
 constexpr int64_t kMostAhead = 256 << 10;  // of a thread's second-level cache
 
 void relax() {
@@ -25,6 +25,7 @@ void relax() {
 }
 
 bool open(uint64_t ticket) { return (ticket & kItemMask) < ((ticket >> 16) & kItemMask); }
+uint64_t remaining(uint64_t ticket) { return ((ticket >> 16) & kItemMask) - (ticket & kItemMask); }
 
 }  // namespace
 
@@ -75,13 +76,14 @@ bool Pool::spin(int thread, const F& done) {
   return done();
 }
 
-void Pool::parallel(int64_t n, ItemFn fn, const void* context) {
+void Pool::parallel(int64_t n, bool halves, RangeFn fn, const void* context) {
   if (n <= 1 || workers_.empty()) {
-    for (int64_t i = 0; i < n; ++i) fn(context, i, 0);
+    if (n > 0) fn(context, 0, n, 0);
     return;
   }
   fn_ = fn;
   context_ = context;
+  halves_.store(halves, std::memory_order_relaxed);
   items_ = n;
   stride_ = (n + kItemMask - 1) / static_cast<int64_t>(kItemMask);
   const int64_t claims = (n + stride_ - 1) / stride_;
@@ -115,16 +117,18 @@ bool Pool::claim(int thread) {
 bool Pool::claim_from(int owner, int thread) {
   std::atomic<uint64_t>& share = shares_[owner].ticket;
   const bool own = owner == thread;
-  uint64_t ticket = share.load(std::memory_order_acquire), left;
+  uint64_t ticket = share.load(std::memory_order_acquire), left, take;
   do {
     if (!open(ticket)) return false;
-    left = own ? ticket + 1 : ticket - (kItemMask + 1);
+    // Whichever job's `halves_` is read, no more is taken than there is.
+    take = own && halves_.load(std::memory_order_relaxed) ? (remaining(ticket) + 1) / 2 : 1;
+    left = own ? ticket + take : ticket - take * (kItemMask + 1);
   } while (!share.compare_exchange_weak(ticket, left, std::memory_order_acq_rel, std::memory_order_acquire));
   // The job cannot change before this claim is counted as done, so its plain fields are safe to read.
   const int64_t begin = static_cast<int64_t>((own ? ticket : left >> 16) & kItemMask) * stride_;
-  const int64_t end = std::min(begin + stride_, items_);
-  for (int64_t item = begin; item < end; ++item) fn_(context_, item, thread);
-  if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1 && waiting_.load(std::memory_order_seq_cst))
+  fn_(context_, begin, std::min(begin + static_cast<int64_t>(take) * stride_, items_), thread);
+  const auto done = static_cast<int32_t>(take);
+  if (pending_.fetch_sub(done, std::memory_order_seq_cst) == done && waiting_.load(std::memory_order_seq_cst))
     pending_.notify_all();
   return true;
 }

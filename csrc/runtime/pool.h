@@ -1,8 +1,8 @@
 // A team of threads that share the items of one job at a time.
 //
-// Each thread has a share of the items, neighbours, and takes them one by one from its front; who has done its own takes
-// from the tails of others, so that a thread that is late, or whose core was taken by another process, claims nothing and
-// nobody waits for it. Since shares are known beforehand, a thread that waits may fetch what it will read next (`ahead`).
+// Each thread has a share of the items, neighbours, and takes them from its front, one by one or half of what is left at
+// once; who has done its own takes from the tails of others, so that a thread that is late, or whose core was taken by
+// another process, claims nothing and nobody waits for it. Since shares are known beforehand, a thread that waits may fetch what it will read next (`ahead`).
 // Workers spin about 20 µs for the next job, then park; an idle pool burns nothing. Jobs are flat and run one after another.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace mill {
 
-// One job's code: does item `item` on thread `thread` (0 is the caller of `Pool::parallel`). Must not throw.
-using ItemFn = void (*)(const void* context, int64_t item, int thread);
+// One job's code: does the items begin…end−1 on thread `thread` (0 is the caller of `Pool::parallel`). Must not throw.
+using RangeFn = void (*)(const void* context, int64_t begin, int64_t end, int thread);
 
 class Pool {
  public:
@@ -28,13 +28,24 @@ class Pool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs items 0…n−1 and returns when all are done; only the holder of `mutex()` may call it.
-  void parallel(int64_t n, ItemFn fn, const void* context);
+  // Runs items 0…n−1 and returns when all are done; only the holder of `mutex()` may call it. `halves`: a thread takes half
+  // of what is left of its own at once, which costs less where items are short and alike.
+  void parallel(int64_t n, bool halves, RangeFn fn, const void* context);
 
-  // As above for any callable f(item, thread).
+  // As above, for any callable f(item, thread).
   template <class F>
   void each(int64_t n, const F& f) {
-    parallel(n, [](const void* c, int64_t item, int thread) { (*static_cast<const F*>(c))(item, thread); }, &f);
+    parallel(n, false, [](const void* c, int64_t begin, int64_t end, int thread) {
+      for (int64_t item = begin; item < end; ++item) (*static_cast<const F*>(c))(item, thread);
+    }, &f);
+  }
+
+  // For any callable f(begin, end, thread) to which neighbours are cheaper together.
+  template <class F>
+  void ranges(int64_t n, const F& f) {
+    parallel(n, true, [](const void* c, int64_t begin, int64_t end, int thread) {
+      (*static_cast<const F*>(c))(begin, end, thread);
+    }, &f);
   }
 
   // The first of n items that are a thread's own.
@@ -83,8 +94,9 @@ class Pool {
   std::atomic<int32_t> parked_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> waiting_{false};
+  std::atomic<bool> halves_{false};  // of the job; read before a claim
   // The job; written only while nothing is claimed and nothing is pending.
-  ItemFn fn_ = nullptr;
+  RangeFn fn_ = nullptr;
   const void* context_ = nullptr;
   int64_t items_ = 0;   // of the job; a claim covers `stride_` of them where they exceed the ticket's 16 bits
   int64_t stride_ = 1;

@@ -63,6 +63,33 @@ TM_INLINE Ints load_u16_ints(const void* p) {
 TM_INLINE Ints load_s8_ints(const void* p) {
   TM_BOTH(Ints, _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(static_cast<const char*>(p) + 8 * i))));
 }
+TM_INLINE Ints load_s16_ints(const int16_t* p) {
+  TM_BOTH(Ints, _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p) + i)));
+}
+// Two int16 a lane: from 32 bytes; the halves of a lane; two small sums, the second of them times 16, and their
+// product with another two, added.
+TM_INLINE Ints load_s8_words(const void* p) {
+  TM_BOTH(Ints, _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
+}
+TM_INLINE Ints load_u8_words(const void* p) {
+  TM_BOTH(Ints, _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
+}
+TM_INLINE Ints low_word(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(_mm256_slli_epi32(a.v[i], 16), 16)); }
+TM_INLINE Ints high_word(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(a.v[i], 16)); }
+TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {
+  TM_BOTH(Ints, _mm256_madd_epi16(_mm256_blend_epi16(a.v[i], _mm256_slli_epi32(sixteen_b.v[i], 12), 0xAA), words.v[i]));
+}
+TM_INLINE Ints alternate(int32_t even, int32_t odd) {
+  TM_BOTH(Ints, _mm256_set1_epi64x(static_cast<int64_t>(odd) << 32 | static_cast<uint32_t>(even)));
+}
+TM_INLINE Ints pair_sums(const int16_t* p) {  // of 32
+  TM_BOTH(Ints, _mm256_madd_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p) + i), _mm256_set1_epi16(1)));
+}
+TM_INLINE Floats load_twice(const float* p) {  // each of 8
+  const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+  TM_BOTH(Floats, _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4 * i)), twice));
+}
+TM_INLINE Ints mul(Ints a, Ints b) { TM_BOTH(Ints, _mm256_mullo_epi32(a.v[i], b.v[i])); }
 TM_INLINE Ints add(Ints a, Ints b) { TM_BOTH(Ints, _mm256_add_epi32(a.v[i], b.v[i])); }
 TM_INLINE Ints sub(Ints a, Ints b) { TM_BOTH(Ints, _mm256_sub_epi32(a.v[i], b.v[i])); }
 TM_INLINE Ints bit_and(Ints a, Ints b) { TM_BOTH(Ints, _mm256_and_si256(a.v[i], b.v[i])); }
@@ -139,27 +166,18 @@ TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
 TM_INLINE Bytes table16(const void* p) {
   TM_BOTH(Bytes, _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
+// By the low four bits of each byte, whatever is above them.
+TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
+  TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], _mm256_and_si256(raw.v[i], _mm256_set1_epi8(15))));
+}
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], index.v[i])); }
-// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+// Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
   TM_BOTH(Bytes, _mm256_i32gather_epi32(reinterpret_cast<const int*>(base), offset.v[i], 1));
 }
 TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
   *first = gather(base, offset);
   *last = gather(base + 4, offset);
-}
-TM_INLINE Bytes negate(Bytes a, const void* bits) {
-  const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-  const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
-  Bytes r;
-  for (int i = 0; i < 2; ++i) {
-    int32_t half;
-    std::memcpy(&half, static_cast<const char*>(bits) + 4 * i, 4);
-    const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(half), byte_of), bit_of);
-    const __m256i mask = _mm256_cmpeq_epi8(spread, bit_of);
-    r.v[i] = _mm256_sub_epi8(_mm256_xor_si256(a.v[i], mask), mask);
-  }
-  return r;
 }
 
 // maddubs saturates at 16 bits: exact for codes up to 127 (2 x 127 x 127 < 2^15). Wide codes become
@@ -190,6 +208,7 @@ TM_INLINE Ints dot_words(Ints acc, Ints codes, int32_t x) {
 }
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+TM_INLINE void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }  // to L2
 #undef TM_BOTH
 
 }  // namespace mill::TM_ISA

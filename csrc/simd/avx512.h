@@ -50,6 +50,34 @@ TM_INLINE Ints load_u16_ints(const void* p) {
 TM_INLINE Ints load_s8_ints(const void* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
 }
+TM_INLINE Ints load_s16_ints(const int16_t* p) {
+  return {_mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+// Two int16 a lane: from 32 bytes; the halves of a lane; two small sums, the second of them times 16, and their
+// product with another two, added.
+TM_INLINE Ints load_s8_words(const void* p) {
+  return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+TM_INLINE Ints load_u8_words(const void* p) {
+  return {_mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
+}
+TM_INLINE Ints low_word(Ints a) { return {_mm512_srai_epi32(_mm512_slli_epi32(a.v, 16), 16)}; }
+TM_INLINE Ints high_word(Ints a) { return {_mm512_srai_epi32(a.v, 16)}; }
+TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {
+  const __m512i both = _mm512_ternarylogic_epi32(a.v, _mm512_set1_epi32(0xFFFF), _mm512_slli_epi32(sixteen_b.v, 12), 0xEA);
+  return {_mm512_madd_epi16(both, words.v)};
+}
+TM_INLINE Ints alternate(int32_t even, int32_t odd) {
+  return {_mm512_set1_epi64(static_cast<int64_t>(odd) << 32 | static_cast<uint32_t>(even))};
+}
+TM_INLINE Ints pair_sums(const int16_t* p) {  // of 32
+  return {_mm512_madd_epi16(_mm512_loadu_si512(p), _mm512_set1_epi16(1))};
+}
+TM_INLINE Floats load_twice(const float* p) {  // each of 8
+  const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  return {_mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm256_loadu_ps(p)))};
+}
+TM_INLINE Ints mul(Ints a, Ints b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
 TM_INLINE Ints add(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
 TM_INLINE Ints sub(Ints a, Ints b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 TM_INLINE Ints bit_and(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
@@ -103,8 +131,10 @@ TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
   return {_mm512_ternarylogic_epi32(a.v, mask.v, b.v, 0xEA)};
 }
 TM_INLINE Bytes table16(const void* p) { return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))}; }
+// By the low four bits of each byte, whatever is above them.
+TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) { return {_mm512_permutexvar_epi8(raw.v, table.v)}; }
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
-// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+// Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) { return {_mm512_i32gather_epi32(offset.v, base, 1)}; }
 // Eight bytes from each: the first four of all lanes, and the last four.
 TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
@@ -113,11 +143,6 @@ TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes*
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   *first = {_mm512_permutex2var_epi32(low, even, high)};
   *last = {_mm512_permutex2var_epi32(low, _mm512_or_si512(even, _mm512_set1_epi32(1)), high)};
-}
-TM_INLINE Bytes negate(Bytes a, const void* bits) {
-  uint64_t mask;
-  std::memcpy(&mask, bits, 8);
-  return {_mm512_mask_sub_epi8(a.v, mask, _mm512_setzero_si512(), a.v)};
 }
 
 // acc + sum over 4 of codes x activations, one int32 for each row. `kWide`: codes above 127 occur.
@@ -136,5 +161,6 @@ TM_INLINE Ints dot_words(Ints acc, Ints codes, int32_t x) {
 }
 
 TM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+TM_INLINE void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }  // to L2
 
 }  // namespace mill::TM_ISA

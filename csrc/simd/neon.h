@@ -59,6 +59,31 @@ TM_INLINE Ints load_s8_ints(const void* p) {
   const int16x8_t half[2] = {vmovl_s8(vget_low_s8(bytes)), vmovl_s8(vget_high_s8(bytes))};
   TM_EACH(Ints, i % 2 == 0 ? vmovl_s16(vget_low_s16(half[i / 2])) : vmovl_s16(vget_high_s16(half[i / 2])));
 }
+TM_INLINE Ints load_s16_ints(const int16_t* p) { TM_EACH(Ints, vmovl_s16(vld1_s16(p + 4 * i))); }
+// Two int16 a lane: from 32 bytes; the halves of a lane; two small sums, the second of them times 16, and their
+// product with another two, added.
+TM_INLINE Ints load_s8_words(const void* p) {
+  TM_EACH(Ints, vreinterpretq_s32_s16(vmovl_s8(vld1_s8(static_cast<const int8_t*>(p) + 8 * i))));
+}
+TM_INLINE Ints load_u8_words(const void* p) {
+  TM_EACH(Ints, vreinterpretq_s32_u16(vmovl_u8(vld1_u8(static_cast<const uint8_t*>(p) + 8 * i))));
+}
+TM_INLINE Ints low_word(Ints a) { TM_EACH(Ints, vshrq_n_s32(vshlq_n_s32(a.v[i], 16), 16)); }
+TM_INLINE Ints high_word(Ints a) { TM_EACH(Ints, vshrq_n_s32(a.v[i], 16)); }
+TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {
+  TM_EACH(Ints, vmlaq_s32(vmulq_s32(a.v[i], vshrq_n_s32(vshlq_n_s32(words.v[i], 16), 16)), vshrq_n_s32(sixteen_b.v[i], 4),
+                          vshrq_n_s32(words.v[i], 16)));
+}
+TM_INLINE Ints alternate(int32_t even, int32_t odd) {
+  const int32x4_t both = {even, odd, even, odd};
+  TM_EACH(Ints, (static_cast<void>(i), both));
+}
+TM_INLINE Ints pair_sums(const int16_t* p) { TM_EACH(Ints, vpaddlq_s16(vld1q_s16(p + 8 * i))); }  // of 32
+TM_INLINE Floats load_twice(const float* p) {  // each of 8
+  const float32x4_t half[2] = {vld1q_f32(p), vld1q_f32(p + 4)};
+  TM_EACH(Floats, i % 2 == 0 ? vzip1q_f32(half[i / 2], half[i / 2]) : vzip2q_f32(half[i / 2], half[i / 2]));
+}
+TM_INLINE Ints mul(Ints a, Ints b) { TM_EACH(Ints, vmulq_s32(a.v[i], b.v[i])); }
 TM_INLINE Ints add(Ints a, Ints b) { TM_EACH(Ints, vaddq_s32(a.v[i], b.v[i])); }
 TM_INLINE Ints sub(Ints a, Ints b) { TM_EACH(Ints, vsubq_s32(a.v[i], b.v[i])); }
 TM_INLINE Ints bit_and(Ints a, Ints b) { TM_EACH(Ints, vandq_s32(a.v[i], b.v[i])); }
@@ -124,9 +149,13 @@ template <int n> TM_INLINE Bytes shift_right(Bytes a) {
 }
 TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) { TM_EACH(Bytes, vorrq_u8(vandq_u8(a.v[i], mask.v[i]), b.v[i])); }
 TM_INLINE Bytes table16(const void* p) { TM_EACH(Bytes, (static_cast<void>(i), vld1q_u8(static_cast<const uint8_t*>(p)))); }
+// By the low four bits of each byte, whatever is above them.
+TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
+  TM_EACH(Bytes, vqtbl1q_u8(table.v[i], vandq_u8(raw.v[i], vdupq_n_u8(15))));
+}
 TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_EACH(Bytes, vqtbl1q_u8(table.v[i], index.v[i])); }
 
-// Four bytes from base + offset, in each of 16 lanes; and bytes negated where a bit of the 8 bytes at `bits` is set.
+// Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
   uint8_t t[64];
   for (int i = 0; i < 16; ++i) std::memcpy(t + 4 * i, base + offset.v[i / 4][i % 4], 4);
@@ -135,16 +164,6 @@ TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
 TM_INLINE void gather_pair(const int8_t* base, Ints offset, Bytes* first, Bytes* last) {
   *first = gather(base, offset);
   *last = gather(base + 4, offset);
-}
-TM_INLINE Bytes negate(Bytes a, const void* bits) {
-  const uint8_t* at = static_cast<const uint8_t*>(bits);
-  const uint8x16_t bit_of = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201ull));
-  Bytes r;
-  for (int i = 0; i < 4; ++i) {
-    const uint8x16_t mask = vtstq_u8(vcombine_u8(vdup_n_u8(at[2 * i]), vdup_n_u8(at[2 * i + 1])), bit_of);
-    r.v[i] = vsubq_u8(veorq_u8(a.v[i], mask), mask);
-  }
-  return r;
 }
 
 // acc + sum over 4 of codes x activations. kWide: the codes lie 128 above their value.
@@ -172,6 +191,7 @@ TM_INLINE Ints dot_words(Ints acc, Ints codes, int32_t x) {
 }
 
 TM_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+TM_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 #undef TM_EACH
 
 }  // namespace mill::TM_ISA

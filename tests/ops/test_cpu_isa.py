@@ -17,11 +17,23 @@ import numpy as np
 from ops.test_cpu_steps import MODELS, bits, texts
 np.savez(sys.argv[1], **{name: bits(name, texts(name, 1)[0]) for name in MODELS})
 """
+KV_SCRIPT = """
+import sys
+import numpy as np
+from ops.test_cpu_attention import paged, width
+from ops.test_kv_types import TYPES, one_op
+made = {}
+for kind in TYPES:
+    for shape, page in (((9, 3, 64, 96), 64), ((7, 1, 32, 32), 8)):
+        one = one_op(paged(*shape), width(*shape), kind, page=page)
+        made[f"{kind} {shape}"] = one.cpu(one.step([57, 1, 12]))
+np.savez(sys.argv[1], **made)
+"""
 
 
-def run(isa: str, path: Path) -> dict[str, np.ndarray]:
+def run(isa: str, path: Path, script: str) -> dict[str, np.ndarray]:
     env = os.environ | {"TENSORMILL_ISA": isa, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script, str(path)], env=env, capture_output=True, text=True, check=False)
     if "which this processor lacks" in done.stderr or "expected avx2 or avx512" in done.stderr:
         pytest.skip(f"no {isa} here")
     assert done.returncode == 0, done.stderr
@@ -29,7 +41,8 @@ def run(isa: str, path: Path) -> dict[str, np.ndarray]:
         return dict(saved)
 
 
-def test_instruction_sets_agree(tmp_path: Path) -> None:
-    narrow, wide = run("avx2", tmp_path / "avx2.npz"), run("avx512", tmp_path / "avx512.npz")
+@pytest.mark.parametrize("script", [SCRIPT, KV_SCRIPT], ids=["models", "kv-types"])
+def test_instruction_sets_agree(tmp_path: Path, script: str) -> None:
+    narrow, wide = (run(isa, tmp_path / f"{isa}.npz", script) for isa in ("avx2", "avx512"))
     for name, logits in narrow.items():
         np.testing.assert_array_equal(logits.view(np.int32), wide[name].view(np.int32), err_msg=name)

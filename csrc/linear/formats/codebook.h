@@ -1,35 +1,47 @@
 // Codebook types: IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S. 256 inputs, d [16] f16 in front (32 B a block).
-// For each 32 inputs ("group" below) a code names 8 inputs (IQ1, IQ2) or 4 (IQ3) of a codebook, looked up by gather:
-// four bytes of 16 rows at once are a line.
+// For each 32 inputs ("group" below) a code names 8 inputs (IQ1, IQ2) or 4 (IQ3) of a codebook. Many tokens look them up
+// by gather, four bytes of 16 rows at once being a line; few tokens by byte shuffles where there are any.
 //
-//   indexes  [8 groups][4 or 8 codes][16 rows] low bytes      signs  [8 groups][8 lines] 64 bits, bit 4 r + b: negative
-//   IQ2_XXS  | scales S | 8 x (indexes 64 B, signs 64 B) |                                             1088 B
-//   IQ2_XS   | scale bytes [8 groups][16] | high bits H1 64 B | 8 x (64 B, signs 64 B) |               1216 B
-//   IQ2_S    | scale bytes [8][16] | high bits [8][16] bytes, 2 a code | 8 x (64 B, signs 64 B) |      1280 B
-//   IQ3_XXS  | scales S | 8 x (indexes 128 B, signs 64 B) |                                            1600 B
-//   IQ3_S    | scales S | high bits [8][16] bytes, 1 a code | 8 x (128 B, signs 64 B) |                1728 B
+//   IQ2_XXS  | scales S | 8 x (indexes I, signs G) |                                                    1088 B
+//   IQ2_XS   | scale bytes [8 groups][16] | high bits [8] x B | 8 x (I, G) |                            1216 B
+//   IQ2_S    | scale bytes [8][16] | high bits [8] x (B of bit 8, B of bit 9) | 8 x (I, G) |            1280 B
+//   IQ3_XXS  | scales S | 8 x (I of codes 0..3, I of 4..7, G) |                                         1600 B
+//   IQ3_S    | scales S | high bits [8] x (B of 0..3, B of 4..7) | 8 x (I, I, G) |                      1728 B
 //   IQ1_S    | words [8 groups][16]: 4 x 3 high bits, 3 bits of scale, sign of delta | 8 x 64 B |       768 B
 //   IQ1_M    | scale words [4][16]: 4 x 3 bits | words [8][16]: 4 x (3 high bits, sign of delta) | 8 x 64 B | 896 B
 //
-//   S: [4][16] bytes, low nibble the scale of group 2 k, high 2 k + 1. H1: [4][16] bytes, bits 0-3 the codes of group
-//   2 k, 4-7 of 2 k + 1.
+//   I: low bytes, [16 rows][4 codes]. B: a bit of them, 64 bits in the same order. G: [16 rows][4] bytes, of IQ2 the signs
+//   of code c's 8 inputs; of IQ3 low nibbles those of codes 0..3, high ones of 4..7. IQ1: [4 codes][16 rows] low bytes.
+//   S: [4][16] bytes, low nibble the scale of group 2 k, high 2 k + 1.
 //   The files keep 7 signs of 8 in some types (the eighth makes their number even); here all 8 are kept: + 1/8 bit.
 //   IQ1's values -1, 0, 1 have a delta of +-1/8, so codes are 8 v +- 1 (its codebook is handed over times 8).
 #pragma once
 #include "linear/formats/lines.h"
+#include "linear/shuffles.h"
+#include "simd/codebooks.h"
 
 namespace mill::TM_ISA::linear {
 
 TM_INLINE unsigned load_u16(const uint8_t* p) { return p[0] | p[1] << 8; }
-TM_INLINE uint32_t load_u32(const uint8_t* p) { return static_cast<uint32_t>(load_i32(p)); }
 TM_INLINE unsigned eight_signs(unsigned seven) {
   return seven | static_cast<unsigned>(__builtin_parity(seven)) << 7;
 }
 
-inline void put_signs(unsigned eight, int c, int row, uint8_t* at) {  // of inputs 8 c .. 8 c + 7: lines 2 c and 2 c + 1
-  for (int h = 0; h < 2; ++h) {
-    uint8_t& byte = at[8 * (2 * c + h) + row / 2];
-    byte = static_cast<uint8_t>(byte | (eight >> (4 * h) & 15) << (row % 2 * 4));
+inline void put_index(unsigned index, int c, int row, uint8_t* at) {
+  at[64 * (c / 4) + 4 * row + c % 4] = static_cast<uint8_t>(index);
+}
+inline void put_high(unsigned bit, int c, int row, uint8_t* at) {
+  uint8_t& byte = at[row / 2];
+  byte = static_cast<uint8_t>(byte | (bit & 1) << (row % 2 * 4 + c % 4));
+}
+template <int width> void put_signs(unsigned eight, int c, int row, uint8_t* at) {  // of inputs 8 c .. 8 c + 7
+  if constexpr (width == 8) {
+    at[4 * row + c] = static_cast<uint8_t>(eight);
+  } else {
+    for (int k = 2 * c; k < 2 * c + 2; ++k) {
+      uint8_t& byte = at[4 * row + k % 4];
+      byte = static_cast<uint8_t>(byte | (eight >> (k % 2 * 4) & 15) << (k / 4 * 4));
+    }
   }
 }
 
@@ -51,41 +63,60 @@ template <int units> struct NibbleScales {
   }
 };
 
-// Values with signs, + 64: `width` inputs a code, `high(j)` the codes' high bits of a group as Ints (code c at bits
-// kHighBits * c), `kAt` where the groups begin.
+// Values with signs, + 64: kWidth inputs a code; kHighBits of an index above its byte, from kHighAt on; kAt where the
+// groups begin.
 template <class Row> struct SignedCodebook : Row {
-  static constexpr int kOffset = 64, kCodes = 32 / Row::kWidth, kStep = 16 * kCodes + 64;
-  static constexpr int kBytes = Row::kAt + 8 * kStep;
+  static constexpr int kOffset = 64, kVectors = 8 / Row::kWidth, kStep = 64 * kVectors + 64;
+  static constexpr int kBytes = Row::kAt + 8 * kStep, kShuffledWidth = Row::kWidth;
+
+  static TM_INLINE const uint8_t* high(const uint8_t* block, int j) {
+    return block + Row::kHighAt + 8 * j * kVectors * Row::kHighBits;
+  }
 
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    const uint8_t *at = block + Row::kAt + j * kStep, *signs = at + 16 * kCodes;
+    const uint8_t* at = block + Row::kAt + j * kStep;
     const int8_t* book = codebooks[static_cast<int>(Row::kType)];
-    const Ints high = Row::high(block, j);
-    unroll<kCodes>([&](auto c) TM_LAMBDA {
-      constexpr int mask = (1 << Row::kHighBits) - 1;
-      Ints index = load_u8_ints(at + 16 * c);
-      if constexpr (mask != 0)
-        index = add(index, shift_left<8>(bit_and(shift_right<c * Row::kHighBits>(high), broadcast(mask))));
-      const auto put = [&](int t, Bytes values) TM_LAMBDA {
-        use(t, add(negate(values, signs + 8 * t), broadcast_byte(64)));
-      };
-      if constexpr (Row::kWidth == 4) {
-        put(c, gather(book, shift_left<2>(index)));
-      } else {
-        Bytes first, last;
-        gather_pair(book, shift_left<3>(index), &first, &last);
-        put(2 * c, first);
-        put(2 * c + 1, last);
-      }
+    const Bytes signs = load_bytes(at + 64 * kVectors);
+    unroll<kVectors>([&](auto v) TM_LAMBDA {
+      const Ints indexes = load_ints(at + 64 * v);
+      Ints bits[2] = {};
+      for (int h = 0; h < Row::kHighBits; ++h) bits[h] = nibbles(high(block, j) + 8 * (v * Row::kHighBits + h));
+      unroll<4>([&](auto c) TM_LAMBDA {
+        Ints index = bit_and(shift_right<8 * c>(indexes), broadcast(255));
+        for (int h = 0; h < Row::kHighBits; ++h)
+          index = add(index, mul(bit_and(shift_right<c>(bits[h]), broadcast(1)), broadcast(256 << h)));
+        const Bytes plus = broadcast_byte(64);
+        if constexpr (Row::kWidth == 4) {
+          use(4 * v + c, add(negate<c, v>(gather(book, shift_left<2>(index)), signs), plus));
+        } else {
+          Bytes first, last;
+          gather_pair(book, shift_left<3>(index), &first, &last);
+          use(2 * c, add(negate<c, 0>(first, signs), plus));
+          use(2 * c + 1, add(negate<c, 1>(last, signs), plus));
+        }
+      });
     });
   }
+
+#if defined(__AVX512F__)
+  // The same values in the order of shuffle_codes, a line for each value of the codes.
+  template <class Use> static TM_INLINE void shuffled(const uint8_t* block, int j, Use use) {
+    const uint8_t* at = block + Row::kAt + j * kStep;
+    const uint8_t* tables = shuffles[static_cast<int>(Row::kType)];
+    const Bytes signs = load_bytes(at + 64 * kVectors);
+    unroll<kVectors>([&](auto v) TM_LAMBDA {
+      shuffled_values<Row::kWidth, 256 << Row::kHighBits>(
+          tables, load_bytes(at + 64 * v), high(block, j) + 8 * v * Row::kHighBits,
+          [&](int p, Bytes value) TM_LAMBDA { use(4 * v + p, mirror(value, signs, 4 * v + p)); });
+    });
+  }
+#endif
 };
 
 struct IQ2_XXS_Row : CodebookBlock<66, 32> {  // file: 8 x (4 indexes, word of 4 x 7 signs and 4 bits of scale)
   static constexpr Type kType = Type::IQ2_XXS;
-  static constexpr int kWidth = 8, kHighBits = 0, kAt = 64;
+  static constexpr int kWidth = 8, kHighBits = 0, kHighAt = 0, kAt = 64;
   using Scales = NibbleScales<8>;
-  static TM_INLINE Ints high(const uint8_t*, int) { return broadcast(0); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       put_half(rows[r], r, front);
@@ -95,8 +126,8 @@ struct IQ2_XXS_Row : CodebookBlock<66, 32> {  // file: 8 x (4 indexes, word of 4
         uint8_t *scale = out + 16 * (j / 2) + r, *at = out + kAt + 128 * j;
         *scale = static_cast<uint8_t>(*scale | word >> 28 << (j % 2 * 4));
         for (int c = 0; c < 4; ++c) {
-          at[16 * c + r] = in[c];
-          put_signs(eight_signs(word >> (7 * c) & 127), c, r, at + 64);
+          put_index(in[c], c, r, at);
+          put_signs<8>(eight_signs(word >> (7 * c) & 127), c, r, at + 64);
         }
       }
     }
@@ -105,23 +136,19 @@ struct IQ2_XXS_Row : CodebookBlock<66, 32> {  // file: 8 x (4 indexes, word of 4
 
 struct IQ2_XS_Row : CodebookBlock<74, 16> {  // file: 32 x (9 bits of index, 7 of signs), 8 bytes of scales
   static constexpr Type kType = Type::IQ2_XS;
-  static constexpr int kWidth = 8, kHighBits = 1, kAt = 192;
+  static constexpr int kWidth = 8, kHighBits = 1, kHighAt = 128, kAt = 192;
   using Scales = NibbleScales<8>;
-  static TM_INLINE Ints high(const uint8_t* block, int j) {
-    const Ints both = load_u8_ints(block + 128 + 16 * (j / 2));
-    return j % 2 == 0 ? both : shift_right<4>(both);
-  }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       put_half(rows[r], r, front);
       for (int j = 0; j < 8; ++j) {
-        uint8_t *bits = out + 128 + 16 * (j / 2) + r, *at = out + kAt + 128 * j;
+        uint8_t* at = out + kAt + 128 * j;
         out[16 * j + r] = rows[r][66 + j];
         for (int c = 0; c < 4; ++c) {
           const unsigned word = load_u16(rows[r] + 2 + 2 * (4 * j + c));
-          at[16 * c + r] = static_cast<uint8_t>(word);
-          *bits = static_cast<uint8_t>(*bits | (word >> 8 & 1) << (j % 2 * 4 + c));
-          put_signs(eight_signs(word >> 9), c, r, at + 64);
+          put_index(word & 255, c, r, at);
+          put_high(word >> 8, c, r, out + kHighAt + 8 * j);
+          put_signs<8>(eight_signs(word >> 9), c, r, at + 64);
         }
       }
     }
@@ -130,9 +157,8 @@ struct IQ2_XS_Row : CodebookBlock<74, 16> {  // file: 32 x (9 bits of index, 7 o
 
 struct IQ2_S_Row : CodebookBlock<82, 16> {  // file: 32 low bytes of indexes, 32 of signs, 8 of high bits, 8 of scales
   static constexpr Type kType = Type::IQ2_S;
-  static constexpr int kWidth = 8, kHighBits = 2, kAt = 256;
+  static constexpr int kWidth = 8, kHighBits = 2, kHighAt = 128, kAt = 256;
   using Scales = NibbleScales<8>;
-  static TM_INLINE Ints high(const uint8_t* block, int j) { return load_u8_ints(block + 128 + 16 * j); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       const uint8_t* in = rows[r] + 2;
@@ -140,10 +166,10 @@ struct IQ2_S_Row : CodebookBlock<82, 16> {  // file: 32 low bytes of indexes, 32
       for (int j = 0; j < 8; ++j) {
         uint8_t* at = out + kAt + 128 * j;
         out[16 * j + r] = in[72 + j];
-        out[128 + 16 * j + r] = in[64 + j];
         for (int c = 0; c < 4; ++c) {
-          at[16 * c + r] = in[4 * j + c];
-          put_signs(in[32 + 4 * j + c], c, r, at + 64);
+          put_index(in[4 * j + c], c, r, at);
+          for (int h = 0; h < 2; ++h) put_high(in[64 + j] >> (2 * c + h), c, r, out + kHighAt + 8 * (2 * j + h));
+          put_signs<8>(in[32 + 4 * j + c], c, r, at + 64);
         }
       }
     }
@@ -152,9 +178,8 @@ struct IQ2_S_Row : CodebookBlock<82, 16> {  // file: 32 low bytes of indexes, 32
 
 struct IQ3_XXS_Row : CodebookBlock<98, 32> {  // file: 64 indexes, 8 words of 4 x 7 signs and 4 bits of scale
   static constexpr Type kType = Type::IQ3_XXS;
-  static constexpr int kWidth = 4, kHighBits = 0, kAt = 64;
+  static constexpr int kWidth = 4, kHighBits = 0, kHighAt = 0, kAt = 64;
   using Scales = NibbleScales<4>;
-  static TM_INLINE Ints high(const uint8_t*, int) { return broadcast(0); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       put_half(rows[r], r, front);
@@ -162,8 +187,8 @@ struct IQ3_XXS_Row : CodebookBlock<98, 32> {  // file: 64 indexes, 8 words of 4 
         const uint32_t word = load_u32(rows[r] + 66 + 4 * j);
         uint8_t *scale = out + 16 * (j / 2) + r, *at = out + kAt + 192 * j;
         *scale = static_cast<uint8_t>(*scale | word >> 28 << (j % 2 * 4));
-        for (int c = 0; c < 8; ++c) at[16 * c + r] = rows[r][2 + 8 * j + c];
-        for (int c = 0; c < 4; ++c) put_signs(eight_signs(word >> (7 * c) & 127), c, r, at + 128);
+        for (int c = 0; c < 8; ++c) put_index(rows[r][2 + 8 * j + c], c, r, at);
+        for (int c = 0; c < 4; ++c) put_signs<4>(eight_signs(word >> (7 * c) & 127), c, r, at + 128);
       }
     }
   }
@@ -171,9 +196,8 @@ struct IQ3_XXS_Row : CodebookBlock<98, 32> {  // file: 64 indexes, 8 words of 4 
 
 struct IQ3_S_Row : CodebookBlock<110, 32> {  // file: 64 low bytes of indexes, 8 of high bits, 32 of signs, 4 of scales
   static constexpr Type kType = Type::IQ3_S;
-  static constexpr int kWidth = 4, kHighBits = 1, kAt = 192;
+  static constexpr int kWidth = 4, kHighBits = 1, kHighAt = 64, kAt = 192;
   using Scales = NibbleScales<1>;
-  static TM_INLINE Ints high(const uint8_t* block, int j) { return load_u8_ints(block + 64 + 16 * j); }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       const uint8_t* in = rows[r] + 2;
@@ -181,9 +205,11 @@ struct IQ3_S_Row : CodebookBlock<110, 32> {  // file: 64 low bytes of indexes, 8
       for (int k = 0; k < 4; ++k) out[16 * k + r] = in[104 + k];
       for (int j = 0; j < 8; ++j) {
         uint8_t* at = out + kAt + 192 * j;
-        out[64 + 16 * j + r] = in[64 + j];
-        for (int c = 0; c < 8; ++c) at[16 * c + r] = in[8 * j + c];
-        for (int c = 0; c < 4; ++c) put_signs(in[72 + 4 * j + c], c, r, at + 128);
+        for (int c = 0; c < 8; ++c) {
+          put_index(in[8 * j + c], c, r, at);
+          put_high(in[64 + j] >> c, c, r, out + kHighAt + 8 * (2 * j + c / 4));
+        }
+        for (int c = 0; c < 4; ++c) put_signs<4>(in[72 + 4 * j + c], c, r, at + 128);
       }
     }
   }

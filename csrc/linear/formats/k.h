@@ -1,7 +1,8 @@
-// Types with blocks of 256 inputs and whole scales (and mins): Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. Lines of codes as in lines.h, for each 32 inputs together, in stream order.
+// Types with blocks of 256 inputs and whole scales (and mins): Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. Lines of codes as in
+// lines.h, for each 32 inputs together, in stream order.
 //
 //   Q2_K    | d, dmin [16] f16 64 B | (scale, min) nibbles [16 groups][16 rows] 256 B | 8 x 2 pair lines |   1344 B
-//   Q3_K    front: d [16] 32 B | scales: S0 S1 S2 | 8 x (bit line, 2 pair lines) |                           1728 B
+//   Q3_K    front: d [16] 32 B | scales: S0 S1 S2 | 8 x 3 triple lines |                                     1728 B
 //   Q4_K    | d, dmin 64 B | scales: S M H | 8 x 4 nibble lines |                                            2304 B
 //   Q5_K    | d, dmin 64 B | scales: S M H | 8 x (bit line, 4 nibble lines) |                                2816 B
 //   Q6_K    front: d 32 B | scales int8 [16 groups][16 rows] 256 B | 8 x (2 pair lines, 4 nibble lines) |    3328 B
@@ -9,14 +10,15 @@
 //
 //   S (M): low 4 bits of the scales (mins), [4 groups][16 rows] bytes, low nibbles groups 0..3, high ones 4..7.
 //   H: bits 0-1 high bits of scales 0..3, 2-3 of scales 4..7, 4-5 of mins 0..3, 6-7 of mins 4..7.
-//   S0, S1: low 4 bits of scales 0..3 | 4..7, 8..11 | 12..15; S2: bits 2 f high bits of scales 4 f .. 4 f + 3.
+//   S0, S1: low 4 bits of scales 0..3 | 4..7, 8..11 | 12..15; S2: bits 2 f high bits of scales 4 f .. 4 f + 3. Here and
+//   in Q2_K's the two scales of 32 inputs are neighbours: [2 x 32 inputs][16 rows][2].
+//   Pair lines of Q2_K: bits 0-1, 2-3 of line h are lines 2 h and 2 h + 1 of the 8; bits 4-5, 6-7 are 4 + 2 h, 5 + 2 h.
+//   Triple lines of Q3_K: bits 0-2 of line i are line i of the 8, bits 4-6 line 4 + i; bits 3 and 7 bit i of 3 and 7.
 #pragma once
 #include "linear/formats/lines.h"
 #include "linear/formats/tables.h"
 
 namespace mill::TM_ISA::linear {
-
-inline constexpr int k256 = 256;
 
 // ---- Q4_K, Q5_K ----
 
@@ -56,12 +58,10 @@ struct SixBitScales {  // as they lie in the file: 12 bytes for 8 scales and 8 m
   }
 };
 
-inline void nibbles_of_64(const uint8_t* q, uint8_t* codes) {  // runs of 32 bytes: low nibbles, then high ones
-  for (int i = 0; i < 4; ++i)
-    for (int k = 0; k < 32; ++k) {
-      codes[64 * i + k] = q[32 * i + k] & 15;
-      codes[64 * i + 32 + k] = q[32 * i + k] >> 4;
-    }
+// 32 codes of the j-th group: runs of 32 bytes hold 64 inputs, low nibbles first, or 128, two bits each.
+TM_INLINE void add_nibbles(const uint8_t* q, int j, uint8_t* codes) { add_bits(q + 32 * (j / 2), j % 2 * 4, 15, 0, codes); }
+TM_INLINE void add_pairs(const uint8_t* q, int j, int to, uint8_t* codes) {
+  add_bits(q + 32 * (j / 4), j % 4 * 2, 3, to, codes);
 }
 
 struct Q4_K : SixBitScales {
@@ -71,10 +71,12 @@ struct Q4_K : SixBitScales {
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      uint8_t codes[k256];
       pack_scales(rows[r], r, out);
-      nibbles_of_64(rows[r] + 16, codes);
-      for (int j = 0; j < 8; ++j) put_nibbles(codes + 32 * j, r, out + 256 + 256 * j);
+      for (int j = 0; j < 8; ++j) {
+        uint8_t codes[32] = {};
+        add_nibbles(rows[r] + 16, j, codes);
+        put_nibbles(codes, r, out + 256 + 256 * j);
+      }
     }
   }
 };
@@ -86,14 +88,13 @@ struct Q5_K : SixBitScales {
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      uint8_t codes[k256];
       pack_scales(rows[r], r, out);
-      nibbles_of_64(rows[r] + 48, codes);
-      for (int k = 0; k < k256; ++k)
-        codes[k] = static_cast<uint8_t>(codes[k] | (rows[r][16 + k % 32] >> (k / 32) & 1) << 4);
       for (int j = 0; j < 8; ++j) {
-        put_bits(codes + 32 * j, 4, r, out + 256 + 320 * j);
-        put_nibbles(codes + 32 * j, r, out + 320 + 320 * j);
+        uint8_t codes[32] = {};
+        add_nibbles(rows[r] + 48, j, codes);
+        add_bits(rows[r] + 16, j, 1, 4, codes);
+        put_bits(codes, 4, r, out + 256 + 320 * j);
+        put_nibbles(codes, r, out + 320 + 320 * j);
       }
     }
   }
@@ -119,22 +120,24 @@ struct Q6_K {
       const uint8_t *low = rows[r], *high = low + 128, *scale = low + 192;
       put_half(low + 208, r, front);
       for (int g = 0; g < 16; ++g) out[16 * g + r] = scale[g];
-      uint8_t codes[k256];
-      for (int k = 0; k < k256; ++k) {
-        const int half = k / 128, i = k % 128;  // 128 inputs: 64 low bytes, 32 high bytes
-        const unsigned nibble = low[64 * half + i % 64] >> (i / 64 * 4) & 15u;
-        codes[k] = static_cast<uint8_t>(nibble | (high[32 * half + i % 32] >> (i / 32 * 2) & 3u) << 4);
-      }
-      for (int j = 0; j < 8; ++j) {
-        put_pairs(codes + 32 * j, 4, r, out + 256 + 384 * j);
-        put_nibbles(codes + 32 * j, r, out + 384 + 384 * j);
+      for (int j = 0; j < 8; ++j) {  // 128 inputs: 64 low bytes, 32 high bytes
+        uint8_t codes[32] = {};
+        add_bits(low + 64 * (j / 4) + 32 * (j % 2), j / 2 % 2 * 4, 15, 0, codes);
+        add_pairs(high, j, 4, codes);
+        put_pairs(codes, 4, r, out + 256 + 384 * j);
+        put_nibbles(codes, r, out + 384 + 384 * j);
       }
     }
   }
 };
 
-inline void pairs_of_128(const uint8_t* q, uint8_t* codes) {  // runs of 32 bytes, 4 codes a byte, for 256 inputs
-  for (int k = 0; k < k256; ++k) codes[k] = q[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3;
+inline void put_triples(const uint8_t* codes, int row, uint8_t* at) {
+  for (int b = 0; b < 4; ++b)
+    for (int i = 0; i < 3; ++i) {
+      const unsigned low = codes[4 * i + b] | (codes[12 + b] >> i & 1u) << 3;
+      const unsigned high = codes[16 + 4 * i + b] | (codes[28 + b] >> i & 1u) << 3;
+      at[64 * i + 4 * row + b] = static_cast<uint8_t>(low | high << 4);
+    }
 }
 
 struct Q3_K {
@@ -153,11 +156,21 @@ struct Q3_K {
         store(codes + 128 * i + 64, add(and_or(move_bits<4 * i + 2, 4>(h), two, bit_and(shift_right<4>(s), low)), less));
       });
     }
-    TM_INLINE Ints whole(int k) const { return load_s8_ints(codes + 16 * k); }
+    TM_INLINE Ints pair(int j) const { return load_s8_words(codes + 32 * j); }
+    TM_INLINE Ints whole(int k) const { return k % 2 == 0 ? low_word(pair(k / 2)) : high_word(pair(k / 2)); }
     TM_INLINE Floats d() const { return load_f16(front); }
   };
-  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    three_bit_lines(block + 192 + 192 * j, block + 256 + 192 * j, use);
+  template <bool sixteenths = false, class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    const uint8_t* at = block + 192 + 192 * j;
+    const Bytes raw[3] = {load_bytes(at), load_bytes(at + 64), load_bytes(at + 128)};
+    const Bytes last = and_or(shift_right<1>(raw[2]), broadcast_byte(0x44),
+                              and_or(shift_right<2>(raw[1]), broadcast_byte(0x22),
+                                     bit_and(shift_right<3>(raw[0]), broadcast_byte(0x11))));
+    unroll<4>([&](auto t) TM_LAMBDA {
+      const Bytes both = t < 3 ? raw[t] : last;
+      use(t, bit_and(both, broadcast_byte(7)));
+      use(t + 4, sixteenths ? bit_and(both, broadcast_byte(0x70)) : bit_and(shift_right<4>(both), broadcast_byte(7)));
+    });
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -165,17 +178,16 @@ struct Q3_K {
       put_half(high + 108, r, front);
       for (int g = 0; g < 16; ++g) {
         const unsigned low4 = scale[g % 8] >> (g / 8 * 4) & 15u, high2 = scale[8 + g % 4] >> (g / 4 * 2) & 3u;
-        const int at = 16 * (g & 3) + r;
+        const int at = 32 * ((g & 3) / 2) + 2 * r + (g & 1);
         uint8_t& s = out[64 * (g / 8) + at];
         s = static_cast<uint8_t>(s | low4 << (g / 4 % 2 * 4));
         out[128 + at] = static_cast<uint8_t>(out[128 + at] | high2 << (g / 4 * 2));
       }
-      uint8_t codes[k256];
-      pairs_of_128(high + 32, codes);
-      for (int k = 0; k < k256; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (high[k % 32] >> (k / 32) & 1) << 2);
       for (int j = 0; j < 8; ++j) {
-        put_bits(codes + 32 * j, 2, r, out + 192 + 192 * j);
-        put_pairs(codes + 32 * j, 0, r, out + 256 + 192 * j);
+        uint8_t codes[32] = {};
+        add_pairs(high + 32, j, 0, codes);
+        add_bits(high, j, 1, 2, codes);
+        put_triples(codes, r, out + 192 + 192 * j);
       }
     }
   }
@@ -189,22 +201,37 @@ struct Q2_K {
   struct Scales {
     const uint8_t* block;
     TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
-    TM_INLINE Ints whole(int k) const { return bit_and(load_u8_ints(block + 64 + 16 * k), broadcast(15)); }
-    TM_INLINE Ints whole_min(int k) const { return shift_right<4>(load_u8_ints(block + 64 + 16 * k)); }
+    TM_INLINE Ints both(int j) const { return load_u8_words(block + 64 + 32 * j); }
+    TM_INLINE Ints pair(int j) const { return bit_and(both(j), broadcast(0x000F000F)); }
+    TM_INLINE Ints whole(int k) const { return k % 2 == 0 ? low_word(pair(k / 2)) : high_word(pair(k / 2)); }
+    TM_INLINE Ints whole_min(int k) const {
+      return k % 2 == 0 ? bit_and(shift_right<4>(both(k / 2)), broadcast(15)) : shift_right<20>(both(k / 2));
+    }
     TM_INLINE Floats d() const { return load_f16(block); }
     TM_INLINE Floats dmin() const { return load_f16(block + 32); }
   };
-  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    pair_lines(block + 320 + 128 * j, use);
+  template <bool sixteenths = false, class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    unroll<4>([&](auto t) TM_LAMBDA {
+      const Bytes raw = load_bytes(block + 320 + 128 * j + 64 * (t / 2));
+      use(t, bit_and(move_bits<t % 2 * 2, 0>(raw), broadcast_byte(3)));
+      constexpr int at = sixteenths ? 4 : 0;
+      use(t + 4, bit_and(move_bits<4 + t % 2 * 2, at>(raw), broadcast_byte(3 << at)));
+    });
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       put_half(rows[r] + 80, r, out);
       put_half(rows[r] + 82, r, out + 32);
-      for (int g = 0; g < 16; ++g) out[64 + 16 * g + r] = rows[r][g];
-      uint8_t codes[k256];
-      pairs_of_128(rows[r] + 16, codes);
-      for (int j = 0; j < 8; ++j) put_pairs(codes + 32 * j, 0, r, out + 320 + 128 * j);
+      for (int g = 0; g < 16; ++g) out[64 + 32 * (g / 2) + 2 * r + g % 2] = rows[r][g];
+      for (int j = 0; j < 8; ++j) {
+        uint8_t codes[32] = {};
+        add_pairs(rows[r] + 16, j, 0, codes);
+        for (int i = 0; i < 32; ++i) {
+          const int t = i / 4, field = t / 4 * 2 + t % 2;
+          uint8_t& byte = out[320 + 128 * j + 64 * (t % 4 / 2) + 4 * r + i % 4];
+          byte = static_cast<uint8_t>(byte | codes[i] << (2 * field));
+        }
+      }
     }
   }
 };
@@ -241,9 +268,7 @@ struct IQ4_XS {
         uint8_t &h = out[32 + 16 * (j % 2) + r], &l = out[64 + 16 * (j % 4) + r];
         h = static_cast<uint8_t>(h | high2 << (j / 2 * 2));
         l = static_cast<uint8_t>(l | low4 << (j / 4 * 4));
-        uint8_t codes[32];
-        for (int k = 0; k < 32; ++k) codes[k] = q[16 * j + k % 16] >> (k / 16 * 4) & 15;
-        put_nibbles(codes, r, out + 128 + 256 * j);
+        put_words(q + 16 * j, 4, r, out + 128 + 256 * j);
       }
     }
   }

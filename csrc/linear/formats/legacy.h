@@ -15,16 +15,6 @@
 
 namespace mill::TM_ISA::linear {
 
-inline void put_words(const uint8_t* words, int n, int row, uint8_t* line) {  // n words of 4 bytes, one for each line
-  for (int t = 0; t < n; ++t) std::memcpy(line + 64 * t + 4 * row, words + 4 * t, 4);
-}
-
-inline void put_fifth_bits(const uint8_t* bits, int row, uint8_t* line) {  // bit j of 32 = input j
-  uint8_t codes[32];
-  for (int j = 0; j < 32; ++j) codes[j] = bits[j / 8] >> (j % 8) & 1;
-  put_bits(codes, 0, row, line);
-}
-
 template <int file_bytes> struct ScaleOnly {  // d [2][16], 64 inputs
   static constexpr int kInputs = 64, kFront = 0, kGroup = 32, kFileInputs = 32, kFileBytes = file_bytes;
   static constexpr bool kMins = false, kWhole = false;
@@ -111,7 +101,7 @@ struct Q5_0 : ScaleOnly<22> {
       for (int r = 0; r < 16; ++r) {
         const uint8_t* in = rows[r] + kFileBytes * j;
         put_half(in, r, out + 32 * j);
-        put_fifth_bits(in + 2, r, out + 64 + 320 * j);
+        put_word_of_bits(load_u32(in + 2), r, out + 64 + 320 * j);
         put_words(in + 6, 4, r, out + 128 + 320 * j);
       }
   }
@@ -127,7 +117,7 @@ struct Q5_1 : ScaleAndMin<24> {
     for (int r = 0; r < 16; ++r) {
       put_half(rows[r], r, out);
       put_half(rows[r] + 2, r, out + 32);
-      put_fifth_bits(rows[r] + 4, r, out + 64);
+      put_word_of_bits(load_u32(rows[r] + 4), r, out + 64);
       put_words(rows[r] + 8, 4, r, out + 128);
     }
   }

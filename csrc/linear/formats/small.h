@@ -36,10 +36,8 @@ struct MXFP4 {
     for (int j = 0; j < blocks; ++j)
       for (int r = 0; r < 16; ++r) {
         const uint8_t* in = rows[r] + kFileBytes * j;
-        uint8_t codes[32];
-        for (int k = 0; k < 32; ++k) codes[k] = in[1 + k % 16] >> (k / 16 * 4) & 15;
         out[16 * j + r] = in[0];
-        put_nibbles(codes, r, out + 64 + 256 * j);
+        put_words(in + 1, 4, r, out + 64 + 256 * j);
       }
   }
 };
@@ -84,10 +82,8 @@ struct Q1_0 {
     for (int r = 0; r < 16; ++r)
       for (int i = 0; i < blocks; ++i) {
         const uint8_t* in = rows[r] + kFileBytes * i;
-        uint8_t codes[128];
-        for (int k = 0; k < 128; ++k) codes[k] = in[2 + k / 8] >> (k % 8) & 1;
         put_half(in, r, out + 32 * i);
-        for (int j = 0; j < 4; ++j) put_bits(codes + 32 * j, 0, r, out + 64 + 64 * (4 * i + j));
+        for (int j = 0; j < 4; ++j) put_word_of_bits(load_u32(in + 2 + 4 * j), r, out + 64 + 64 * (4 * i + j));
       }
   }
 };
@@ -134,10 +130,12 @@ struct TQ2_0 : Ternary {
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
-      uint8_t codes[256];
-      for (int k = 0; k < 256; ++k) codes[k] = rows[r][k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3;
       put_half(rows[r] + 64, r, front);
-      for (int j = 0; j < 8; ++j) put_pairs(codes + 32 * j, 0, r, out + 128 * j);
+      for (int j = 0; j < 8; ++j) {  // four codes a byte, 32 inputs apart
+        uint8_t codes[32] = {};
+        add_bits(rows[r] + 32 * (j / 4), j % 4 * 2, 3, 0, codes);
+        put_pairs(codes, 0, r, out + 128 * j);
+      }
     }
   }
 };

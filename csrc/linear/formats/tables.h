@@ -11,7 +11,11 @@ alignas(16) inline constexpr uint8_t kFP4Codes[16] = {12, 13, 14, 15, 16, 18, 20
 
 template <class Use> TM_INLINE void table_lines(const uint8_t* codes, const uint8_t* at, Use use) {
   const Bytes table = table16(codes);
-  nibble_lines(at, [&](int t, Bytes index) TM_LAMBDA { use(t, look_up(table, index)); });
+  unroll<4>([&](auto t) TM_LAMBDA {
+    const Bytes raw = load_bytes(at + 64 * t);
+    use(t, look_up_nibble(table, raw));
+    use(t + 4, look_up_nibble(table, shift_right<4>(raw)));
+  });
 }
 
 }  // namespace mill::TM_ISA::linear

@@ -7,15 +7,16 @@ namespace mill::TM_ISA::linear {
 namespace {
 
 inline constexpr int kTokens = kTilePanels > 1 ? 8 : 4;  // of a register block
+inline constexpr int kStreams = 4;  // panels that one token reads together: 7 % faster from memory than one by one
 inline constexpr int64_t kFewTokens = 4 * kTokens;  // up to here a product waits for memory: all of them fetch ahead
 inline constexpr int64_t kFewBlocks = 4;    // of 64 inputs at a time, then: two panels of them, and the next, are 32 KB
 inline constexpr int64_t kManyBlocks = 8;   // else, all panels by these inputs before the next: tokens stay in the L2
 inline constexpr int64_t kPrefetch = 2048;  // bytes ahead, where one block of tokens is all
 
-struct Block {  // P panels at some input, and tokens
-  const uint8_t* scales[kTilePanels];
-  const uint8_t* lines[kTilePanels];
-  const uint8_t* ahead[kTilePanels];  // what to fetch meanwhile, `fetch` lines for each 8
+struct Block {  // panels at some input, and tokens
+  const uint8_t* scales[kStreams];
+  const uint8_t* lines[kStreams];
+  const uint8_t* ahead[kStreams];  // what to fetch meanwhile, `fetch` lines for each 8
   int fetch;
   const int16_t* codes[kTokens];
   const float* token_scales[kTokens];
@@ -25,7 +26,7 @@ struct Block {  // P panels at some input, and tokens
 // n times 64 inputs; the first `count` of NT tokens are stored. Few tokens: several chains each, or dots wait for dots.
 template <int P, int NT, bool ahead>
 void multiply_block(const Block& x, int64_t n, int count, bool first, int valid) {
-  constexpr int chains = P * NT <= 2 ? 4 : P * NT <= 4 ? 2 : 1;
+  constexpr int chains = P * NT <= 2 ? 2 : 1;
   Floats f[NT][P];
   for (int t = 0; t < NT; ++t)
     for (int p = 0; p < P; ++p) {
@@ -76,8 +77,8 @@ void block_of(const Block& x, int64_t n, int count, bool first, int valid) {
   multiply_block<P, NT, ahead>(x, n, count, first, valid);
 }
 
-// Blocks [b, b + n) of P panels, all tokens.
-template <int P> void panels(const Matrix& m, int64_t panel, int64_t b, int64_t n, const Call& call) {
+// Blocks [b, b + n) of P panels, all tokens, up to `most` together.
+template <int P, int most = kTokens> void panels(const Matrix& m, int64_t panel, int64_t b, int64_t n, const Call& call) {
   const int64_t bytes = panel_size(kWordGeometry, m.columns), front = front_bytes(kWordGeometry, m.columns);
   const int64_t tiles = ceil_div(call.n_tokens, kTokens), tile = ceil_div(call.n_tokens, tiles);
   const int valid = valid_rows(m, panel + P - 1);
@@ -97,8 +98,8 @@ template <int P> void panels(const Matrix& m, int64_t panel, int64_t b, int64_t 
       x.token_scales[t] = call.x.scales + at / kWordInputs;
       x.out[t] = call.row(i) + panel * kPanel;
     }
-    if (few || t0 == 0) block_of<P, true>(x, n, count, b == 0, valid);
-    else block_of<P, false>(x, n, count, b == 0, valid);
+    if (few || t0 == 0) block_of<P, true, most>(x, n, count, b == 0, valid);
+    else block_of<P, false, most>(x, n, count, b == 0, valid);
     for (int p = 0; p < P; ++p) x.ahead[p] += 4 * 64 * x.fetch * n;
   }
 }
@@ -110,13 +111,16 @@ void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x,
   const bool few = n_tokens <= kFewTokens;
   const int64_t blocks = ceil_div(m.columns, kWordInputs);
   const int64_t chunk = n_tokens <= kTokens ? blocks : few ? kFewBlocks : kManyBlocks;
-  const int64_t width = n_tokens == 1 ? 1 : few ? kTilePanels : end - begin;  // panels done before the next inputs
+  // Panels that are done before the next inputs.
+  const int64_t width = n_tokens == 1 ? kStreams : few ? kTilePanels : end - begin;
   for (int64_t first = begin; first < end; first += width) {
     const int64_t last = end - first < width ? end : first + width;
     for (int64_t b = 0; b < blocks; b += chunk) {
       const int64_t n = blocks - b < chunk ? blocks - b : chunk;
       int64_t p = first;
-      for (; p + kTilePanels <= last && width > 1; p += kTilePanels) panels<kTilePanels>(m, p, b, n, call);
+      if (n_tokens == 1)
+        for (; p + kStreams <= last; p += kStreams) panels<kStreams, 1>(m, p, b, n, call);
+      for (; p + kTilePanels <= last; p += kTilePanels) panels<kTilePanels>(m, p, b, n, call);
       for (; p < last; ++p) panels<1>(m, p, b, n, call);
     }
   }

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 def feed_together(sessions: Sequence[Session], parts: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
-    """Append a few tokens to each session in one step; the logits [sessions, V] that follow the last of each.
+    """Append a few tokens to each session in one step; the logits [sessions, V] that follow the last of each, until the next.
 
     Raises RequestError if the caches have no room or the step is larger than the engine's chunk.
     """
     engine = sessions[0]._engine
     if sum(map(len, parts)) > engine.chunk:
         raise RequestError(f"{sum(map(len, parts))} tokens do not fit in one step of {engine.chunk}; raise --chunk")
-    logits = engine.run([_run(session, list(part)) for session, part in zip(sessions, parts, strict=True)])
+    runs = [_run(session, list(part)) for session, part in zip(sessions, parts, strict=True)]
+    logits: npt.NDArray[np.float32] = engine.outputs(runs)["logits"]
     for session, part in zip(sessions, parts, strict=True):
         session.tokens += part
         assert session._holding is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from tensormill.errors import ProgramError
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
+
+
+_COUNTED = {"T": "tokens", "S": "past", "R": "out_rows", "M": "media_rows"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,7 @@ class Step:
         """What a symbolic dimension is in this step."""
         if symbol.startswith("C"):
             return len(self.done[int(symbol[1:])])
-        sizes = {"T": self.tokens, "S": self.past, "R": self.out_rows, "M": self.media_rows}
-        return len(sizes[symbol])
+        return len(getattr(self, _COUNTED[symbol]))
 
     def sequence_of_rows(self) -> Ints:
         """Which sequence each token row belongs to, [T]."""
@@ -73,7 +76,7 @@ def build_step(runs: Sequence[Run], *, components: int = 1, ratios: Sequence[int
     """Lay out runs one after another; `components` of position (1 for text), `ratios` of the program's compressed caches."""
     if not runs or any(len(r.tokens) == 0 for r in runs):
         raise ProgramError("a step needs at least one token of each of its sequences")
-    if all(len(r.tokens) == 1 and r.until is None and (r.want is None or tuple(r.want) == (0,)) for r in runs):
+    if all(len(r.tokens) == 1 and r.until is None and r.sure in (None, 1) and _last_only(r) for r in runs):
         return _decode(runs, components, ratios)
     lengths = [len(r.tokens) for r in runs]
     start = np.concatenate([[0], np.cumsum(lengths)])
@@ -103,29 +106,44 @@ def build_step(runs: Sequence[Run], *, components: int = 1, ratios: Sequence[int
     )
 
 
+def _last_only(run: Run) -> bool:
+    return run.want is None or tuple(run.want) == (0,)
+
+
 def _decode(runs: Sequence[Run], components: int, ratios: Sequence[int]) -> Step:
     """A step of one token of each sequence, as `build_step` says, without the general way's many small arrays."""
     n = len(runs)
     index = _ints([r.past for r in runs])
-    rows = np.arange(n + 1, dtype=np.int32)
+    rows, ones, zeros, adapter, none, media = _constant(n)
     return Step(
         tokens=_ints([r.tokens[0] for r in runs]),
-        kind=np.zeros(n, np.int32),
+        kind=zeros,
         index=index,
-        positions=np.repeat(index[None], components, axis=0),
+        positions=index[None] if components == 1 else np.repeat(index[None], components, axis=0),
         until=index,
         seq_start=rows,
         past=index,
-        sure=_ints([1 if r.sure is None else r.sure for r in runs]),
+        sure=ones,
         pages=_tables(runs),
         slot=_ints([r.slot for r in runs]),
         base=_ints([r.past if r.base is None else r.base for r in runs]),
         out_rows=rows[:n],
         done={r: rows[:n][(index + 1) % r == 0] for r in ratios},
-        adapter=np.full(n, -1, np.int32),
-        media_rows=np.zeros(0, np.int32),
-        media=np.zeros((0, 0), np.float32),
+        adapter=adapter,
+        media_rows=none,
+        media=media,
     )
+
+
+@lru_cache(maxsize=64)
+def _constant(n: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Floats]:
+    """What all steps of n single tokens share: 0…n, ones, zeros, no adapters, no media."""
+    made = np.arange(n + 1, dtype=np.int32), *(np.full(n, x, np.int32) for x in (1, 0, -1)), np.zeros(0, np.int32)
+    media = np.zeros((0, 0), np.float32)
+    for array in (*made, media):
+        array.flags.writeable = False
+    rows, ones, zeros, adapter, none = made
+    return rows, ones, zeros, adapter, none, media
 
 
 def _tables(runs: Sequence[Run]) -> dict[int, Ints]:

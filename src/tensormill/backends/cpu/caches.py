@@ -63,7 +63,10 @@ def make_pages(cache: Cache, limits: Limits, table: int) -> Pages:
     (heads, k), v = cache.k, cache.v[1] if cache.v else 0
     lanes = padded(rows)
     v_offset = kind.row_bytes(k) * lanes if v else 0
-    block = v_offset + rows * kind.row_bytes(padded(v) if v else padded(k))
+    if v and kind.block > 1:
+        block = v_offset + lanes * kind.row_bytes(v)
+    else:
+        block = v_offset + rows * kind.row_bytes(padded(v) if v else padded(k))
     block = -(-block // 64) * 64
     blocks = per_page // rows
     pages = limits.pages[cache.window]

@@ -33,7 +33,6 @@ from tensormill.program.weights import WeightSource
 
 OFFERS = frozenset({"linears", "expert_linears", "unary+mul"})
 FIXED = ("index", "until", "seq_start", "past", "sure", "slot", "base")
-_EMPTY = np.zeros(1, np.int32)
 Plan = tuple[dict[Value, int], int]  # where each value lies in the arena; bytes of all of it
 
 
@@ -80,6 +79,8 @@ class CPUExecutable:
         self._native = native().Executable(pool(threads), self._arena.ctypes.data, most, limits.page)
         self._native.reserve_scratch(g.scratch)
         self._arrays: list[npt.NDArray[Any]] = []
+        self._sizes: list[int] = []  # of the last step, and its outputs
+        self._made: dict[str, npt.NDArray[Any]] = {}
         self._fill(g)
 
     def run(self, step: Step) -> dict[str, npt.NDArray[Any]]:
@@ -88,21 +89,21 @@ class CPUExecutable:
         ProgramError if the step does not fit the limits, BackendError if `cancel` stopped it.
         """
         sizes = [1, *(step.size(s) for s in self._symbols[1:])]
-        tables = [step.pages[w] for w in self._tables]
-        inputs = [_input(step, name) for name in self._lowering.inputs]
         try:
             finished = self._native.run(
                 sizes,
-                [_address(getattr(step, name)) for name in FIXED],
-                [_address(t) for t in tables],
-                [t.shape[1] for t in tables],
-                [_address(a) for a in inputs],
+                [getattr(step, name) for name in FIXED],
+                [step.pages[w] for w in self._tables],
+                [_input(step, name) for name in self._lowering.inputs],
             )
         except ValueError as why:
             raise ProgramError(str(why)) from why
         if not finished:
             raise BackendError("the step was cancelled")
-        return {name: self._read(name, view, sizes) for name, view in self._outputs.items()}
+        if sizes != self._sizes:
+            self._made = {name: self._read(name, view, sizes) for name, view in self._outputs.items()}
+            self._sizes = sizes
+        return self._made
 
     def cancel(self) -> None:
         """Stop the step that runs, from another thread; its outputs and the pages it writes are worthless."""
@@ -237,7 +238,3 @@ def _plan(g: Lowering, outputs: list[View]) -> Plan:
 def _input(step: Step, name: str) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = step.done[int(name[4:])] if name.startswith("done") else getattr(step, name)
     return array
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    return int(array.ctypes.data) if array.size else int(_EMPTY.ctypes.data)

@@ -67,8 +67,8 @@ def _attention(g: Lowering, op: Op) -> None:
 
 
 def _work_floats(g: Lowering, heads: int, values: int) -> int:
-    """Room for partial sums of a few tokens over the longest past: spans of 512 rows."""
-    spans = max(g.limits.pages.values()) * g.limits.page // 512 + 2
+    """Room for partial sums of a few tokens over the longest past: spans of 256 rows."""
+    spans = max(g.limits.pages.values()) * g.limits.page // 256 + 2
     wanted = min(g.limits.tokens, SPLIT_TOKENS) * heads * (padded(values) + 2) * spans
     return min(wanted, WORK_BYTES // 4) + 4096
 

@@ -24,8 +24,9 @@ class _Part:
     packed: Packed | Member
     out: View
     bias: View | None
-    scale: float
+    scale: float = 1.0
     column: int = 0  # first input column (block-diagonal products)
+    factors: View | None = None  # of experts: a scale each, or one for all
 
 
 @rule("linear")
@@ -108,26 +109,29 @@ def _expert_linears(g: Lowering, op: Op) -> None:
     _experts(g, x, ids, parts, op)
 
 
-def _experts(g: Lowering, x: Operand, ids: Operand, parts: Sequence[tuple[Operand, Operand, Operand]], op: Op) -> None:
+def _experts(g: Lowering, x: Operand, ids: Operand, weights: Sequence[tuple[Operand, Operand, Operand]], op: Op) -> None:
     per_pair = len(value_of(x).shape) == 3
-    for (w, b, scale), value in zip(parts, op.outputs, strict=True):
+    parts: list[_Part] = []
+    for (w, b, scale), value in zip(weights, op.outputs, strict=True):
         recipe = _recipe(w)
         out = g.make(value).rows()
         assert out is not None
-        grouped = g.groups(value_of(ids), recipe.shape[0])
-        rows, at = g.rows(x), 0
-        bias = g.maybe(b)
-        factor = g.maybe(scale)
+        bias, factor, at = g.maybe(b), g.maybe(scale), 0
         for packed in g.weights.matrices(recipe, recipe.shape[0]):
             end = at + packed.rows
+            parts.append(_Part(packed, out.slice(1, at, end), bias and bias.slice(1, at, end), factors=factor))
+            at = end
+    grouped = g.groups(value_of(ids), _recipe(weights[0][0]).shape[0])
+    rows = g.rows(x)
+    for reads in SOURCES:
+        if some := [p for p in parts if p.packed.reads == reads]:
             g.emit(
                 "expert_linears",
-                (*_source(g, rows, packed.reads), *grouped, bias and bias.slice(1, at, end), factor),
-                (out.slice(1, at, end),),
-                (packed,),
-                (SOURCES.index(packed.reads), int(per_pair)),
+                (*_source(g, rows, reads), *grouped, *(v for p in some for v in (p.bias, p.factors))),
+                [p.out for p in some],
+                [p.packed for p in some],
+                (SOURCES.index(reads), int(per_pair)),
             )
-            at = end
 
 
 def _recipe(w: Operand) -> Recipe:

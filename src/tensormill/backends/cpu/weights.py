@@ -28,8 +28,8 @@ Bytes = npt.NDArray[np.uint8]
 Reads = Literal["values", "codes", "words"]  # float32, int8 or int16 activations
 ALIGN = 64
 PANEL = 16  # rows
-PIECE_BYTES = 2 << 20  # of the file that are packed by one call: small, so that threads end together
-AHEAD_BYTES = 32 << 20  # of the file that are being packed, or were packed, before pages go back
+PIECE_BYTES = 4 << 20  # of the file that are packed by one call: few calls, but threads end together
+RELEASE_BYTES = 32 << 20  # of a tensor that are read before its pages go back
 
 
 @dataclass(eq=False, slots=True)
@@ -116,10 +116,10 @@ class Weights:
         self._address = target.ctypes.data
         done = taken = 0
         with ThreadPoolExecutor(threads) as pool:
-            for piece in _in_order(pool, self._pieces(target)):
+            for piece in _in_order(pool, self._pieces(target), 2 * threads):
                 done += piece.target.nbytes
                 taken += piece.rows.nbytes
-                if piece.last or taken > AHEAD_BYTES:
+                if piece.last or taken > RELEASE_BYTES:
                     self.source.release(piece.recipe)
                     taken = 0
                 if progress is not None:
@@ -192,15 +192,12 @@ class Piece:
     last: bool  # of its recipe
 
 
-def _in_order(pool: ThreadPoolExecutor, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Packs pieces a little ahead of those that it yields, which are done."""
+def _in_order(pool: ThreadPoolExecutor, pieces: Iterator[Piece], most: int) -> Iterator[Piece]:
+    """Packs pieces, at most so many at a time, and yields them once they are done."""
     waiting = deque[tuple[Piece, Future[None]]]()
-    ahead = 0
     for piece in pieces:
         waiting.append((piece, pool.submit(_pack, piece)))
-        ahead += piece.rows.nbytes
-        while ahead > AHEAD_BYTES:
-            ahead -= waiting[0][0].rows.nbytes
+        if len(waiting) > most:
             yield _done(*waiting.popleft())
     yield from (_done(*each) for each in waiting)
 

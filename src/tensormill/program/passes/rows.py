@@ -48,12 +48,13 @@ def _move_one(program: Program) -> Program | None:
         ):
             continue
         if all(c.kind == "gather_rows" and c.inputs[1] is rows for c in consumers[x]):
-            return _swap(program, maker, consumers[x], rows)
+            readers = {op for g in consumers[x] for op in consumers.get(g.outputs[0], ())}
+            return _swap(program, maker, consumers[x], rows, readers)
     return None
 
 
-def _swap(program: Program, maker: Op, gathers: list[Op], rows: Value) -> Program:
-    """gather(f(a, b)) → f(gather(a), gather(b)); all gathers of f's value become that one."""
+def _swap(program: Program, maker: Op, gathers: list[Op], rows: Value, readers: set[Op]) -> Program:
+    """gather(f(a, b)) → f(gather(a), gather(b)); all gathers of f's value, which `readers` read, become that one."""
     (whole,) = maker.outputs
     made: dict[Value, Value] = {}
     new: list[Op] = []
@@ -81,7 +82,7 @@ def _swap(program: Program, maker: Op, gathers: list[Op], rows: Value) -> Progra
         if op is gathers[0]:
             ops.extend(new)
         elif op not in gathers:
-            ops.append(rename(op, renamed))
+            ops.append(rename(op, renamed) if op in readers else op)
     return replace(program, ops=tuple(ops), outputs={k: renamed.get(v, v) for k, v in program.outputs.items()})
 
 
