@@ -82,6 +82,16 @@ class EngineConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedConfig(EngineConfig):
+    """The same where many are served: other defaults than for one user."""
+
+    sequences: int = 16
+    """Most sequences that are computed together."""
+    rows: int = 64
+    """Most rows of texts that are embedded at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingConfig:
     """How the next token is chosen: logit bias, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, in order."""
 
@@ -205,7 +215,8 @@ class ServerConfig:
         _check(0 <= self.drain < 1e9, "drain", "0 or more seconds", self.drain)
         if self.memory is not None:
             bytes_of(self.memory, "memory")
-        _check((self.tls_cert is None) == (self.tls_key is None), "tls-cert", "given together with --tls-key", None)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise RequestError("--tls-cert and --tls-key go together: give both, or neither")
 
 
 def bytes_of(text: str, name: str) -> int:

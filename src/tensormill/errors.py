@@ -7,6 +7,12 @@ anything that is not a `TensorMillError` is a bug and keeps its traceback.
 from __future__ import annotations
 
 
+def told(error: OSError) -> str:
+    """A system's error without its number, and with the file where one is known."""
+    what = error.strerror or str(error)
+    return f"{error.filename}: {what}" if error.filename is not None else what
+
+
 class TensorMillError(Exception):
     """Root of all errors that a user can act on."""
 

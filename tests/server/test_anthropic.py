@@ -238,7 +238,7 @@ REFUSED = [
     ({"thinking": {"type": "sometimes"}}, "'sometimes'"),
     ({"thinking": {"type": "enabled"}}, "budget_tokens"),
     ({"temperature": "hot"}, "temperature"),
-    ({"top_p": 7}, "top-p"),
+    ({"top_p": 7}, "top_p"),
     ({"output_config": {"format": {"type": "xml"}}}, "'xml'"),
     ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "tool"}}}}, "'type'"),
     ({"output_config": {"effort": "heroic"}}, "'heroic'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from server.live import Live, serving, write_model
+from server.live import CONTEXT, Live, serving, write_model
 
 
 def health(live: Live) -> tuple[int, Any]:
@@ -41,6 +42,16 @@ def test_whoever_tries_the_address_learns_what_it_is(live: Live) -> None:
     found = httpx.get(live.url, timeout=30).json()
     assert found["server"].startswith("TensorMill ") and set(found["apis"]) == {"OpenAI", "Anthropic", "Ollama"}
     assert httpx.get(live.url + found["routes"], timeout=30).status_code == 200
+
+
+def test_the_log_tells_of_loads_and_of_a_context_beyond_training(model: Path) -> None:
+    with serving(model, flags=("--ctx", str(CONTEXT + 1))) as live:
+        slots = httpx.get(live.url + "/props", timeout=30).json()["total_slots"]
+        told = {line["message"]: line for text in live.lines if text.startswith("{") for line in [json.loads(text)]}
+    assert slots == 16
+    (beyond,) = (line for message, line in told.items() if "trained" in message)
+    assert (beyond["level"], beyond["ctx"], beyond["trained"]) == ("warning", CONTEXT + 1, CONTEXT)
+    assert told["model loaded"]["context"] == CONTEXT + 1
 
 
 def test_a_server_whose_only_model_cannot_be_loaded_is_not_ready(tmp_path: Path, model: Path) -> None:

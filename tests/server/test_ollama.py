@@ -259,7 +259,7 @@ REFUSED = [
     ("/api/chat", {"messages": [{"role": "user", "content": "x" * 2000}]}, 400, str(CONTEXT)),
     ("/api/chat", {"options": {"temperature": "hot"}}, 400, "options.temperature"),
     ("/api/chat", {"options": {"mirostat": 2}}, 400, "mirostat"),
-    ("/api/chat", {"options": {"top_p": 7}}, 400, "top-p"),
+    ("/api/chat", {"options": {"top_p": 7}}, 400, "top_p"),
     ("/api/chat", {"format": "xml"}, 400, "format"),
     ("/api/chat", {"format": {"type": "object", "properties": {"a": {"$ref": "#/nope"}}}}, 400, "#/properties/a"),
     ("/api/generate", {"prompt": "x", "format": {"type": "tool"}}, 400, "'type'"),

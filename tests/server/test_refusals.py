@@ -28,6 +28,7 @@ def refused(live: Live, body: object, path: str = "/v1/chat/completions", status
         ({"messages": USER, "temperature": -1}, "temperature"),
         ({"messages": USER, "top_p": 7}, "top_p"),
         ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": []}, "messages"),
         ({}, "messages"),
         ({"messages": USER, "n": 0}, "n"),
@@ -51,8 +52,8 @@ def test_a_wrong_field_is_named(live: Live, body: object, param: str) -> None:
 @pytest.mark.parametrize(
     ("body", "word"),
     [
-        ({"max_tokens": 1 << 64}, "max-tokens"),
-        ({"min_tokens": 1 << 64}, "min-tokens"),
+        ({"max_tokens": 1 << 64}, "max_tokens"),
+        ({"min_tokens": 1 << 64}, "min_tokens"),
         ({"priority": 1 << 70}, "priority"),
         ({"logit_bias": {"1000000": 1}}, "token 1000000"),
         ({"response_format": {"type": "regex", "grammar": "[^\\s\\S]"}}, "no text at all"),

@@ -264,9 +264,12 @@ def test_what_cannot_be_served_is_said_at_once(model: Path, tmp_path: Path) -> N
     cut.write_bytes(model.read_bytes()[:-2000])
     assert "cut.gguf" in serve_fails(str(model), str(cut))
     lacking = write_model(tmp_path / "lacking.gguf", lacks="output_norm.weight")
-    assert "output_norm" in serve_fails(str(lacking), "--port", "0")
+    told = serve_fails(str(lacking), "--port", "0")
+    assert "output_norm" in told and "serving on" not in told
     assert "--alias" in serve_fails(str(model), "--alias", "a=b")
-    assert "tls-key" in serve_fails(str(model), "--tls-cert", str(empty))
+    assert "--tls-key go together" in serve_fails(str(model), "--tls-cert", str(empty))
+    assert str(empty) in serve_fails(str(model), "--tls-cert", str(empty), "--tls-key", str(empty))
+    assert "no file nowhere.pem" in serve_fails(str(model), "--tls-cert", str(empty), "--tls-key", "nowhere.pem")
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error_that_says_why(tmp_path: Path, model: Path) -> None:
@@ -275,11 +278,14 @@ def test_a_model_that_cannot_be_loaded_is_an_error_that_says_why(tmp_path: Path,
         answer = httpx.post(live.url + "/v1/completions", json={"model": "broken", "prompt": "x"}, timeout=30)
         assert answer.status_code in (400, 503)
         assert "output_norm" in answer.json()["error"]["message"]
+        logged = [json.loads(line) for line in live.lines if line.startswith("{")]
+        assert [line["model"] for line in logged if line["message"] == "model loaded"] == ["tiny.gguf"]
+        assert any(line["message"] == "a model cannot be loaded" and "output_norm" in line["error"] for line in logged)
         assert httpx.post(live.url + "/v1/completions", json={"prompt": "x", "max_tokens": 1}).status_code == 200
 
 
 def test_prompts_are_in_no_log(model: Path) -> None:
-    with serving(model, flags=("--log-level", "debug")) as live:
+    with serving(model) as live:
         httpx.post(live.url + "/v1/completions", json={"prompt": "very-secret", "max_tokens": 2, "very_unknown": 1})
         httpx.post(live.url + "/v1/completions", json={"prompt": ["very-secret", 5]})
         time.sleep(0.2)

@@ -113,6 +113,15 @@ CASES: dict[str, dict[str, Case]] = {
     "hermes": THINK
     | json_calls("<tool_call>\n", "\n</tool_call>\n")
     | {
+        "bare": Case(f'{{"name": "weather", "arguments": {P}}}', calls=(PARIS,)),
+        "bare, behind reasoning": Case(f'<think>Hm</think>\n{{"name": "weather", "arguments": {P}}}', "Hm", "", (PARIS,)),
+        "bare, two": Case(f'{{"name": "weather", "arguments": {P}}}\n{{"name": "now", "arguments": {{}}}}', calls=(PARIS, NOW)),
+        "fenced": Case(f'```json\n{{\n  "name": "weather",\n  "arguments": {P}\n}}\n```', calls=(PARIS,)),
+        "code": Case(t := '```json\n{"name": "Ada"}\n```', content=t),
+        "an answer that is JSON": Case('{"name": "Ada", "born": 1815}', content='{"name": "Ada", "born": 1815}'),
+        "JSON of no tool": Case(t := '{"name": "Ada", "arguments": {}}', content=t),
+        "JSON later on": Case(t := f'So: {{"name": "weather", "arguments": {P}}}', content=t),
+        "bare, cut off": Case(t := '{"name": "weather", "arguments": {"city": "Pa', content=t),
         "broken": Case("<tool_call>\nnot json\n</tool_call>", content="<tool_call>\nnot json\n</tool_call>"),
         "broken, then one": Case(
             '<tool_call>\n<tool_call>\n{"name": "now"}\n</tool_call>', content="<tool_call>", calls=(NOW,)

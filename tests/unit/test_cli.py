@@ -158,6 +158,17 @@ def test_debug_shows_the_traceback() -> None:
     assert "there is no file absent.gguf" in made.err
 
 
+def test_a_mistyped_file_is_no_prompt(tmp_path: Path) -> None:
+    for name in ("no.gguff", "no.gguf", "./no", "~/no.gguf"):
+        made = run("run", name)
+        assert (made.code, made.out) == (2, "") and f"there is no file {name}" in made.err
+    made = run("run", tmp_path)
+    assert made.code == 2 and "is a folder" in made.err
+    assert run("serve", tmp_path).code == 2
+    made = run("serve", "--api-key-file", tmp_path / "none", "--no-preload")
+    assert made.code != 0 and f"--api-key-file cannot be read: {tmp_path / 'none'}: No such file" in made.err
+
+
 def test_the_demo_model_is_named_when_absent(tmp_path: Path) -> None:
     made = run("run", "hello", home=tmp_path)
     assert made.code == 1

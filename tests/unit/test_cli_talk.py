@@ -87,6 +87,8 @@ def test_chat_commands(model: Path, tmp_path: Path) -> None:
         "/set logit-bias 5:-1 8:2",
         "/set logit-bias 5",
         "/set",
+        "/set top_p",
+        f"/save {tmp_path}/none/talk.json",
         "/system be kind",
     ]
     said += ["again", f"/save {saved}", f"/save {__file__}", "/frob", "/reset", f"/save {saved}", "/exit", "not read"]
@@ -95,7 +97,8 @@ def test_chat_commands(model: Path, tmp_path: Path) -> None:
     for told in ("Alt-Enter", "temperature is 0.0", "max_tokens is 3", "seed cannot be 'x'", "top_k 40",
                  "ignore_eos cannot be 'maybe'", "dry_breakers is ('a', 'b')", "logit_bias is ((5, -1.0), (8, 2.0))",
                  "logit_bias cannot be '5'", "is there already",
-                 "there is no command /frob", "forgotten", "system message set"):  # fmt: skip
+                 "there is no command /frob", "forgotten", "top_p is 0.95",
+                 "none/talk.json: No such file or directory\n", "system message set"):  # fmt: skip
         assert told in made.err
     assert made.err.count("prefill") == 2
     assert json.loads(saved.read_text())["messages"] == [{"role": "system", "content": "be kind"}]

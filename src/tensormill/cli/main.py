@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from tensormill import __version__
-from tensormill.errors import RequestError, TensorMillError
+from tensormill.errors import RequestError, TensorMillError, told
 
 VERBS = {
     "run": "answer one prompt",
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if debug:
             raise
-        print(f"tensormill: {_in_words(error)}", file=sys.stderr)
+        print(f"tensormill: {told(error)}", file=sys.stderr)
         return 1
     return code
 
@@ -65,12 +65,6 @@ def _mend_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (for the life of the process)
         elif mode == "w" and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _in_words(error: OSError) -> str:
-    """Without the number, and with the file where one is known."""
-    told = error.strerror or str(error)
-    return f"{error.filename}: {told}" if error.filename is not None else told
 
 
 def _dispatch(words: list[str]) -> int:

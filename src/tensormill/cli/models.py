@@ -27,6 +27,8 @@ def find(model: str | None) -> Path:
     path = Path(model).expanduser()
     if not path.exists():
         raise RequestError(f"there is no file {model}; give the path of a .gguf file")
+    if path.is_dir():
+        raise RequestError(f"{model} is a folder; give the path of a .gguf file")
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,9 @@ from tensormill.errors import RequestError
 
 if TYPE_CHECKING:
     from tensormill.engine import Engine
+
+
+_PATH = re.compile(r"^\S*\.gguf\S*$|^[~.]{0,2}/\S*$")  # a lone word like these is meant as a file
 
 
 def main(
@@ -47,10 +51,12 @@ def main(
     """
     from tensormill.chat.seal import Sealed
     from tensormill.cli import answer as answers
-    from tensormill.cli.models import load
+    from tensormill.cli.models import find, load
     from tensormill.cli.settings import with_suggestions
 
     model, prompt = _sorted_out(model, prompt)
+    if model is None:
+        print(f"using the demo model {find(None).name}", file=sys.stderr)
     with load(model, engine, answers=True) as loaded:
         tokens = loaded.prompts.ids(Sealed(prompt)) if raw else _chat_prompt(loaded, prompt, system, think)
         session = loaded.session()
@@ -65,8 +71,12 @@ def _sorted_out(model: str | None, prompt: str | None) -> tuple[str | None, str]
     """Of a lone argument, whether it is the model or the prompt; the prompt from standard input if there is none."""
     from pathlib import Path
 
-    if model is not None and prompt is None and not (model.endswith(".gguf") or Path(model).is_file()):
+    from tensormill.cli.models import find
+
+    if model is not None and prompt is None and not (_PATH.search(model) or Path(model).is_file()):
         model, prompt = None, model
+    if model is not None:
+        find(model)  # a wrong name is told before anybody waits for a prompt
     if prompt is None or prompt == "-":
         if sys.stdin.isatty():
             raise RequestError('there is no prompt: tensormill run MODEL.gguf "PROMPT", or pipe one in')

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tensormill.config import SamplingConfig
-from tensormill.errors import TensorMillError
+from tensormill.errors import TensorMillError, told
 
 HELP = """\
 /reset               forget the conversation, keep the system message
@@ -48,7 +48,9 @@ def command(talk: Conversation, line: str) -> str | None:
         return f"there is no command /{name}\n{HELP}"
     try:
         return action(talk, rest.strip())
-    except (TensorMillError, OSError) as error:
+    except OSError as error:
+        return told(error)
+    except TensorMillError as error:
         return str(error)
 
 
@@ -79,7 +81,9 @@ def _set(talk: Conversation, text: str) -> str:
     name = name.replace("-", "_")
     if not name:
         return "\n".join(f"{key} {'none' if value in (None, ()) else value}" for key, value in settings.items())
-    if name not in settings or not value.strip():
+    if name in settings and not value.strip():
+        return f"{name} is {settings[name]}"
+    if name not in settings:
         return f"/set NAME VALUE, where NAME is one of: {', '.join(settings)}"
     try:
         talk.sampling = dataclasses.replace(talk.sampling, **{name: parsed(name, value.strip())})

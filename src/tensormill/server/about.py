@@ -151,7 +151,11 @@ async def apply_template(server: Server, request: Request) -> Response:
     got = await body(request, TemplateRequest, server.config.max_body)
     model = await _known(server, got.model)
     tools: list[Values] | None = [msgspec.to_builtins(t) for t in got.tools] if got.tools else None
-    ask = Ask(messages=[message(m) for m in got.messages], tools=tools, template_values=got.chat_template_kwargs)
+    ask = Ask(
+        messages=[message(m, f"messages[{i}]") for i, m in enumerate(got.messages)],
+        tools=tools,
+        template_values=got.chat_template_kwargs,
+    )
     made = await aside.requests.run(server.caller(request).key, chat, model, ask)
     return Json({"prompt": made.text})
 

@@ -77,7 +77,11 @@ class Door:
         if self._keys and path != _OPEN and not path.startswith(_OPEN + "/"):
             owner = self._keys.owner(_given(headers))
             if owner is None:
-                problem = Problem("a valid API key is needed: Authorization: Bearer KEY", kind="auth", code="invalid_api_key")
+                problem = Problem(
+                    "a valid API key is needed: Authorization: Bearer KEY, or x-api-key: KEY",
+                    kind="auth",
+                    code="invalid_api_key",
+                )
                 refusal = Json(shape(problem), status_code=401, headers={"www-authenticate": "Bearer"})
                 await refusal(scope, receive, send)
                 return

@@ -22,6 +22,9 @@ from tensormill.server.request import Bit, Choice
 
 log = logging.getLogger("tensormill.server")
 T = TypeVar("T")
+_LOOKED_AT = 1 << 16  # bytes of a body that is searched for misspelt fields
+_MOST_TOLD = 256  # of them are logged
+_told: set[str] = set()
 _PATIENCE = 60  # seconds for a body to arrive
 encode = msgspec.json.Encoder().encode
 
@@ -75,7 +78,7 @@ async def body(request: Request, kind: type[T], limit: int) -> T:
         raise Problem(str(error), param=_field(str(error))) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(f"the body is not JSON: {error}") from error
-    if log.isEnabledFor(logging.DEBUG):
+    if len(raw) <= _LOOKED_AT:
         _tell_unknown(raw, kind)
     return value
 
@@ -112,10 +115,13 @@ def _field(message: str) -> str | None:
 
 
 def _tell_unknown(raw: bytes, kind: type[Any]) -> None:
-    given = msgspec.json.decode(raw or b"{}")
+    """Warn of misspelt fields, once each."""
+    given = msgspec.json.decode(raw or b"{}", type=dict[str, msgspec.Raw])
     known = {f.encode_name for f in msgspec.structs.fields(kind)}
-    if unknown := sorted(set(given) - known):
-        log.debug("unknown fields are ignored", extra={"fields": unknown})
+    unknown = {name[:64] for name in set(given) - known} - _told
+    if unknown and len(_told) < _MOST_TOLD:
+        _told.update(unknown)
+        log.warning("unknown fields are ignored", extra={"fields": sorted(unknown), "of": kind.__name__})
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:

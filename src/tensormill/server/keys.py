@@ -7,7 +7,7 @@ import hmac
 import logging
 from pathlib import Path
 
-from tensormill.errors import RequestError
+from tensormill.errors import RequestError, told
 
 log = logging.getLogger("tensormill.server")
 
@@ -34,7 +34,8 @@ class Keys:
             if path.stat().st_mode & 0o022:
                 log.warning("others may write to the file of API keys", extra={"file": str(path), "mend": f"chmod go-w {path}"})
         except (OSError, UnicodeDecodeError) as error:
-            raise RequestError(f"the file of API keys cannot be read: {error}") from error
+            what = told(error) if isinstance(error, OSError) else f"{path}: {error}"
+            raise RequestError(f"--api-key-file cannot be read: {what}") from error
         keys: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             words = line.split()

@@ -195,4 +195,6 @@ def _sampling(model: ServedModel, ask: Ask) -> Any:
         check_biases(sampling, model.engine.info.n_vocab if model.engine.info else model.tokenizer.n_vocab)
         return sampling
     except RequestError as error:
-        raise Problem(str(error), param=str(error).split(" ", 1)[0].replace("-", "_")) from error
+        flag, _, why = str(error).partition(" ")
+        field = flag.replace("-", "_")
+        raise Problem(f"{field} {why}", param=field) from error

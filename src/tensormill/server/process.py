@@ -239,8 +239,10 @@ class EngineProcess:
             case Ready():
                 self.info = message
                 self._ready.set()
+                log.info("model loaded", extra={"model": self.path.name, "context": message.context, "bytes": message.bytes})
             case Broken():
                 self._trouble = message.message
+                log.error("a model cannot be loaded", extra={"model": self.path.name, "error": message.message})
 
     def _heard(self, stats: Stats) -> None:
         self.stats = stats

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ def serve(
     """Serve until SIGTERM or Ctrl-C; the exit code. RequestError for settings that cannot be."""
     keys = Keys.read(config.api_key_file) if config.api_key_file else Keys()
     _check_public(config, keys)
+    _check_tls(config)
     set_up(config.log_level)
     models = [ServedModel(name, p, engine, chat_format=chat_format) for name, p in _named(paths).items()]
     for model in models:
@@ -69,21 +71,23 @@ async def _serve(server: Server, keys: Keys, sock: socket.socket, preload: bool)
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them
         signal.signal(number, runner.handle_exit)
-    loading = asyncio.create_task(_preload(server, runner)) if preload else None
     host, port = sock.getsockname()[:2]
-    scheme = "https" if config.tls_cert else "http"
-    print(f"serving on {scheme}://{f'[{host}]' if ':' in host else host}:{port}", file=sys.stderr, flush=True)
+    url = f"{'https' if config.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    loading = asyncio.create_task(_begin(server, runner, url, preload))
     await runner.serve(sockets=[sock])
-    if loading is not None and not loading.cancel():
+    if not loading.cancel():
         loading.result()
     return 0
 
 
-async def _preload(server: Server, runner: uvicorn.Server) -> None:
-    """Load the first model; a server whose model cannot be loaded ends."""
+async def _begin(server: Server, runner: uvicorn.Server, url: str, preload: bool) -> None:
+    """Load the first model, then say where it is served; a server whose model cannot be loaded ends."""
     try:
-        async with server.registry.use("") as model:
-            log.info("model loaded", extra={"model": model.name})
+        if preload:
+            log.info("loading the first model; requests wait", extra={"url": url})
+            async with server.registry.use(""):
+                pass
+        print(f"serving on {url}", file=sys.stderr, flush=True)
     except TensorMillError:
         if not runner.should_exit:  # else it ends anyway, and that is why
             runner.should_exit = True
@@ -101,6 +105,19 @@ def _check_public(config: ServerConfig, keys: Keys) -> None:
             f"{config.host} can be reached from other machines, and nobody would need a key: "
             "give --api-key-file FILE, or --allow-public if that is meant, or --host 127.0.0.1"
         )
+
+
+def _check_tls(config: ServerConfig) -> None:
+    if config.tls_cert is None or config.tls_key is None:
+        return
+    for flag, path in (("--tls-cert", config.tls_cert), ("--tls-key", config.tls_key)):
+        if not path.is_file():
+            raise RequestError(f"{flag}: there is no file {path}")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.tls_cert, config.tls_key)
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise RequestError(f"--tls-cert {config.tls_cert} and --tls-key {config.tls_key} are no PEM pair: {what}") from error
 
 
 def _listen(host: str, port: int) -> socket.socket:

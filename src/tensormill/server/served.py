@@ -19,6 +19,7 @@ from tensormill.engine.messages import Stats
 from tensormill.engine.plan import plan
 from tensormill.errors import RequestError
 from tensormill.gguf import GGUFFile, Metadata
+from tensormill.models import context_length
 from tensormill.sampling import suggested
 from tensormill.server.process import EngineProcess
 from tensormill.tokenizer import Tokenizer
@@ -115,6 +116,12 @@ class ServedModel:
         """Build everything that is not the engine."""
         fresh = "prompts" not in vars(self)
         _ = self.prompts.seal, self.format, self.sampling, self.pooling
+        trained = context_length(self.metadata)
+        if fresh and 0 < trained < self.config.context:
+            log.warning(
+                "--ctx is more than the model was trained for: beyond that its answers get worse",
+                extra={"model": self.name, "ctx": self.config.context, "trained": trained},
+            )
         if fresh and self.template.guessed:
             log.warning(
                 "no chat template in the file: a built-in one is used", extra={"model": self.name, "as": self.template.name}

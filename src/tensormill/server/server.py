@@ -55,9 +55,9 @@ class Server:
             for ask in asks:
                 ask.trace = trace
             many, key = sum(ask.many for ask in asks), asks[0].caller.key
+            request.scope["model"] = self.registry.find(asks[0].model).name  # for the log
             use = self.registry.use(asks[0].model, many, key=key, keep=asks[0].keep)
             model = await unless_gone(request, stack.enter_async_context(use))
-            request.scope["model"] = model.name  # for the log
             jobs = [(ask, await unless_gone(request, prepared(model, ask))) for ask in asks]
             writer = make(model, asks[0], [prompt for _, prompt in jobs])
             if streamed:

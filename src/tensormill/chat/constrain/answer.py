@@ -104,13 +104,13 @@ class _Answer:
         return "composed", rules.text()
 
     def _plain_text(self, *, behind: bool = False) -> str:
-        """Text that does not begin as reasoning does (unless it is behind it), nor as a call does that no marker announces."""
+        """Text that does not begin as reasoning does (unless it is behind it), nor as a call that no marker announces."""
         unlike = []
         reasoning = self._frame.reasoning
         if reasoning is not None and not behind and not self._rules.is_control(reasoning[0]):
             unlike.append(re.escape(reasoning[0].strip()))
-        if self._tools and self._unannounced:
-            unlike.append(r"\{\s*\x22name\x22")
+        if self._tools and (self._unannounced or any(tool.strict for tool in self._tools)):
+            unlike.append(r"(```(json)?\s*)?\{\s*\x22name\x22")  # where it is read as a call, but its schema does not hold
         return TEXT + "".join(rf" & ~/\s*{start}(?s:.)*/" for start in unlike)
 
     def _thought(self) -> str:

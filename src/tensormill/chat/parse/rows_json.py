@@ -13,7 +13,12 @@ HERMES = Format(  # Qwen2.5, Qwen3, Hermes, and most models that follow them
     "hermes",
     marks=THINK,
     sections=(Section(" <tool_call>", " </tool_call>"),),
-    calls=(CallMark("{!{}", NamedObject(), alone=False),),
+    calls=(
+        CallMark("{!{}", NamedObject(), alone=False),
+        CallMark(" ```{?json} {!{}", NamedObject(strict=True), start=True, known=True),  # small models forget the tags
+        CallMark(" {!{}", NamedObject(strict=True), start=True, known=True),
+    ),
+    drops=("```",),
     fill="[],;}",
     keeps=("<tool_call>", "</tool_call>", *THINK_TOKENS),
     thinks=("<think>",),

@@ -127,7 +127,7 @@ def ask(body: ChatRequest) -> Ask:
     thinking, budget = fields.thinking(body.reasoning_effort, body.enable_thinking, body.thinking_budget, values)
     return Ask(
         model=body.model,
-        messages=[message(m) for m in body.messages],
+        messages=[message(m, f"messages[{i}]") for i, m in enumerate(body.messages)],
         tools=[msgspec.to_builtins(t) for t in body.tools] if body.tools else None,
         tool_choice=_tool_choice(body),
         parallel_tool_calls=body.parallel_tool_calls is not False,
@@ -144,14 +144,16 @@ def ask(body: ChatRequest) -> Ask:
     )
 
 
-def message(m: Message) -> Values:
-    """A message as templates want it; Problem for parts that are not text."""
+def message(m: Message, place: str) -> Values:
+    """A message as templates want it; Problem for parts that are not text, and for nothing where text must be."""
+    if m.content is None and m.role in ("system", "developer", "user"):
+        raise Problem(f"{place}.content is missing", param=f"{place}.content")
     if isinstance(m.content, list):
         for part in m.content:
             if part.text is None and part.refusal is None:
                 raise Problem(f"content parts of type {part.type!r} are not supported by this model", param="messages")
     values: Values = msgspec.to_builtins(m)
-    values.setdefault("content", None)
+    values.setdefault("content", None if m.tool_calls else "")
     return values
 
 
@@ -177,7 +179,7 @@ class ChatWriter:
         self._model = model
         self._ask = ask
         self._include_usage = include_usage
-        self._head = {"id": f"chatcmpl-{ask.id}", "created": int(time.time()), "model": model.name}
+        self._head = {"id": f"chatcmpl-{ask.id}", "created": int(time.time()), "model": ask.model or model.name}
         self._usages: dict[int, Usage] = {}
         self._thought = 0
 

@@ -92,7 +92,12 @@ class CompletionWriter:
         self._ask = ask
         self._prompts = prompts
         self._include_usage = include_usage
-        self._head = {"id": f"cmpl-{ask.id}", "object": "text_completion", "created": int(time.time()), "model": model.name}
+        self._head = {
+            "id": f"cmpl-{ask.id}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": ask.model or model.name,
+        }
         self._usages: dict[int, Usage] = {}
         self._offsets: dict[int, int] = {}
 

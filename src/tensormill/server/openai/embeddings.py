@@ -44,7 +44,7 @@ async def embeddings(server: Server, request: Request) -> Response:
         made = await unless_gone(request, work)
         usage = {"prompt_tokens": made.tokens, "total_tokens": made.tokens}
         data = [_embedding(i, v, form) for i, v in enumerate(made.vectors)]
-        return Json({"object": "list", "data": data, "model": model.name, "usage": usage})
+        return Json({"object": "list", "data": data, "model": got.model or model.name, "usage": usage})
 
 
 def _embedding(index: int, vector: Vector, form: str) -> Values:

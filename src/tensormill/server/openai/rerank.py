@@ -52,7 +52,7 @@ async def rerank(server: Server, request: Request) -> Response:
         for result in results if got.return_documents else []:
             result["document"] = {"text": texts[result["index"]]}
         usage = {"prompt_tokens": made.tokens, "total_tokens": made.tokens}
-        return Json({"model": model.name, "scoring": "cosine", "results": results, "usage": usage})
+        return Json({"model": got.model or model.name, "scoring": "cosine", "results": results, "usage": usage})
 
 
 ENDPOINTS = (

@@ -35,7 +35,12 @@ class ResponseWriter:
         self._usage: Usage | None = None
         self._finish = "stop"
         self._number = self._thought = 0
-        self._response: Values = {**_echo(got), "id": f"resp_{ask.id}", "model": model.name, "created_at": int(time.time())}
+        self._response: Values = {
+            **_echo(got),
+            "id": f"resp_{ask.id}",
+            "model": got.model or model.name,
+            "created_at": int(time.time()),
+        }
 
     def whole(self, choices: list[Choice]) -> Values:
         """A complete response."""
