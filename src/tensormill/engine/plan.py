@@ -5,7 +5,7 @@ The engine is made by it; a server asks it which models fit beside each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tensormill.program.passes import plan_memory, prepare
 
 DEFAULT_CONTEXT = 8192
 SNAPSHOTS = 1 << 30  # bytes for states that later prompts may resume behind; less where little is free
+KERNELS = 1 << 20  # bytes that a backend's kernels may want beside the values of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +62,8 @@ def plan(file: GGUFFile, config: EngineConfig, free: int | None) -> Plan:
         config.sequences, context, config.kv_tokens, chunk, min(config.rows, chunk), config.guesses,
         memory=memory, free=left, weights=weights,
     )  # fmt: skip
-    return Plan(program, context, chunk, limits(program, sizes, config.kv_type), weights, snapshots)
+    made = Plan(program, context, chunk, limits(program, sizes, config.kv_type), weights, snapshots)
+    if free is None or memory is None or given or (over := made.bytes + KERNELS - free) <= 0:
+        return made
+    less = replace(sizes, memory=max(memory - over, 0))  # where little is free, the share leaves too little for values
+    return replace(made, limits=limits(program, less, config.kv_type))
