@@ -11,9 +11,7 @@ MOST_TEXTS = 128  # stop texts, or breakers: each is looked for behind every tok
 MOST_LETTERS = 8192  # in all of them together
 MOST_BIASES = 1 << 16  # tokens with a bias: a third of the largest vocabularies; they are kept for every answer
 MOST_PRIORITY = 1 << 31  # either way: enough to order by time or by rank
-MOST_GRAMMAR = (
-    1 << 20
-)  # characters of a grammar, or of all schemas of a request with their descriptions: it is sent on as it is
+MOST_GRAMMAR = 1 << 20  # characters of a grammar, or of all schemas of a request with what they say: it is sent on as it is
 MOST_SUBSCHEMAS = 4096  # in a schema: the largest in use have half of that; checking them takes half a second
 MOST_CHECKED = 1 << 22  # characters that are checked to find what is refused in the schemas of a request: a few seconds
 MOST_VALUES = 1 << 20  # bytes of a request's variables for the template, which walks through them: half a second

@@ -55,9 +55,10 @@ class Client:
         return got.json()
 
     def text(self, most: int = 700) -> str:
-        """Now and then the beginning is one that others have, too."""
+        """Now and then the beginning is one that others have, too. It ends with a word: pieces would all be remembered."""
         shared = "the same beginning " * 10 if self.rng.random() < 0.4 else ""
-        return (shared + " ".join(self.rng.choices(WORDS, k=most // 7)))[: self.rng.randrange(1, most)]
+        text = (shared + " ".join(self.rng.choices(WORDS, k=most // 7)))[: self.rng.randrange(1, most)]
+        return text.rpartition(" ")[0] or WORDS[0]
 
     def completes(self) -> None:
         n = self.rng.choice([1, 1, 3])
