@@ -157,7 +157,6 @@ TM_INLINE Bytes thirds(Bytes a) {
   TM_BOTH(Bytes, _mm256_sub_epi8(_mm256_abs_epi8(least(a.v[i], 86)), least(a.v[i], 171)));
 }
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_and_si256(a.v[i], b.v[i])); }
-TM_INLINE Bytes bit_or(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_or_si256(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { TM_BOTH(Bytes, _mm256_slli_epi16(a.v[i], n)); }
 template <int n> TM_INLINE Bytes shift_right(Bytes a) { TM_BOTH(Bytes, _mm256_srli_epi16(a.v[i], n)); }
 TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
@@ -170,7 +169,6 @@ TM_INLINE Bytes table16(const void* p) {
 TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
   TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], _mm256_and_si256(raw.v[i], _mm256_set1_epi8(15))));
 }
-TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_BOTH(Bytes, _mm256_shuffle_epi8(table.v[i], index.v[i])); }
 // Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
   TM_BOTH(Bytes, _mm256_i32gather_epi32(reinterpret_cast<const int*>(base), offset.v[i], 1));

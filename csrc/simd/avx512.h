@@ -123,7 +123,6 @@ TM_INLINE Bytes thirds(Bytes a) {
   return {_mm512_mask_add_epi8(first, _mm512_cmpgt_epu8_mask(a.v, _mm512_set1_epi8(-86)), first, one)};
 }
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { return {_mm512_and_si512(a.v, b.v)}; }
-TM_INLINE Bytes bit_or(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { return {_mm512_slli_epi16(a.v, n)}; }   // of 16 bits: mask after
 template <int n> TM_INLINE Bytes shift_right(Bytes a) { return {_mm512_srli_epi16(a.v, n)}; }  // of 16 bits: mask after
 // (a & mask) | b, and the 16-entry table (broadcast in each 128 bits) looked up by bytes 0..15.
@@ -133,7 +132,6 @@ TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
 TM_INLINE Bytes table16(const void* p) { return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))}; }
 // By the low four bits of each byte, whatever is above them.
 TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) { return {_mm512_permutexvar_epi8(raw.v, table.v)}; }
-TM_INLINE Bytes look_up(Bytes table, Bytes index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
 // Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) { return {_mm512_i32gather_epi32(offset.v, base, 1)}; }
 // Eight bytes from each: the first four of all lanes, and the last four.

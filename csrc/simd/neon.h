@@ -141,7 +141,6 @@ TM_INLINE Bytes thirds(Bytes a) {
   TM_EACH(Bytes, vaddq_u8(vshrq_n_u8(vcgtq_u8(a.v[i], vdupq_n_u8(85)), 7), vshrq_n_u8(vcgtq_u8(a.v[i], vdupq_n_u8(170)), 7)));
 }
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { TM_EACH(Bytes, vandq_u8(a.v[i], b.v[i])); }
-TM_INLINE Bytes bit_or(Bytes a, Bytes b) { TM_EACH(Bytes, vorrq_u8(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { TM_EACH(Bytes, vshlq_n_u8(a.v[i], n)); }
 template <int n> TM_INLINE Bytes shift_right(Bytes a) {
   if constexpr (n == 0) return a;
@@ -153,7 +152,6 @@ TM_INLINE Bytes table16(const void* p) { TM_EACH(Bytes, (static_cast<void>(i), v
 TM_INLINE Bytes look_up_nibble(Bytes table, Bytes raw) {
   TM_EACH(Bytes, vqtbl1q_u8(table.v[i], vandq_u8(raw.v[i], vdupq_n_u8(15))));
 }
-TM_INLINE Bytes look_up(Bytes table, Bytes index) { TM_EACH(Bytes, vqtbl1q_u8(table.v[i], index.v[i])); }
 
 // Four bytes from base + offset, in each of 16 lanes.
 TM_INLINE Bytes gather(const int8_t* base, Ints offset) {
