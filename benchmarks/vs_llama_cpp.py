@@ -15,6 +15,7 @@ import compileall
 import datetime
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +26,8 @@ import llama_cpp_build
 import machine
 from versus import report
 from versus.cells import PARTS, Cell, cells
-from versus.measure import Chosen, measure
+from versus.commands import Chosen
+from versus.measure import measure
 from versus.models import ROOT
 from versus.results import Results
 
@@ -72,7 +74,9 @@ def gather(wanted: list[Cell], given: argparse.Namespace, baseline: llama_cpp_bu
     for together in runs(wanted):
         if given.missing and all(results.of(cell) for cell in together):
             continue
-        results.put(measure(together, how, _say), datetime.date.today().isoformat())
+        shorter = results.rows.get(together[0].shorter or "")
+        settings = shorter.repeated if shorter else []
+        results.put(measure(together, how, _say, settings), datetime.date.today().isoformat())
         if given.full:
             results.write(given.results)
     return results
@@ -108,6 +112,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Command line."""
     given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # as Ctrl-C: stopped processes end, too
     wanted = chosen_cells(given)
     if given.isa:
         os.environ["TENSORMILL_ISA"] = given.isa  # of this process, which measures the limits, and of those it starts

@@ -40,6 +40,7 @@ class Cell:
     batch: int = 1
     kv: str = "f16"
     unit: str = "tok/s"
+    shorter: str | None = None  # the key of the same test over fewer tokens: llama.cpp's better setting is taken from it
     least: Goal = Goal()
     aim: Goal = Goal()
 
@@ -55,8 +56,9 @@ class Cell:
 
     @property
     def run(self) -> tuple[object, ...]:
-        """Cells of equal runs are measured by the same processes."""
-        return self.part, self.model, self.depth, self.batch, self.kv, self.prompt if self.part == "prefill" else 0
+        """Cells of equal runs are measured by the same processes: a deep one that is also one of a KV type's, once."""
+        part = "deep" if self.part == "kv" else self.part
+        return part, self.model, self.depth, self.batch, self.kv, self.prompt if self.part == "prefill" else 0
 
 
 def cells() -> list[Cell]:
@@ -73,7 +75,9 @@ def _prefill() -> Iterator[Cell]:
             if prompt <= context:
                 least, aim = (4, 6) if prompt == 512 else (5, 8)
                 share = 0.25 if (prompt, model) == (512, "qwen-coder-1.5b") else None
-                yield Cell("prefill", model, f"pp{prompt}", prompt, least=Goal(least), aim=Goal(aim, share))
+                shorter = f"prefill/{model}/pp2048" if prompt > 2048 else None
+                test = f"pp{prompt}"
+                yield Cell("prefill", model, test, prompt, shorter=shorter, least=Goal(least), aim=Goal(aim, share))
 
 
 def _decode() -> Iterator[Cell]:
@@ -87,7 +91,9 @@ def _deep() -> Iterator[Cell]:
         for model, context in REAL.items():
             if depth < context:
                 least, aim = Goal(3.5 if model == "smollm2" else 2.0, 0.75), Goal(share=0.88)
-                yield Cell("deep", model, f"tg32@d{depth}", generate=32, depth=depth, least=least, aim=aim)
+                shorter = f"deep/{model}/tg32@d4096" if depth > 4096 else None
+                test = f"tg32@d{depth}"
+                yield Cell("deep", model, test, generate=32, depth=depth, shorter=shorter, least=least, aim=aim)
 
 
 def _batch() -> Iterator[Cell]:
