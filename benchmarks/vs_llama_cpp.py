@@ -71,12 +71,16 @@ def gather(wanted: list[Cell], given: argparse.Namespace, baseline: llama_cpp_bu
         where["features"] = [given.isa]
     results = Results.read(given.results, where) if given.full else Results(where)
     how = Chosen(baseline, given.threads, given.rounds, given.patience)
+    quiet = False
     for together in runs(wanted):
         if given.missing and all(results.of(cell) for cell in together):
             continue
         shorter = results.rows.get(together[0].shorter or "")
         settings = shorter.repeated if shorter else []
-        results.put(measure(together, how, _say, settings), datetime.date.today().isoformat())
+        made = measure(together, how, _say, settings, quiet)
+        last = made[0].pressure[-1]
+        quiet = last is not None and last < machine.QUIET
+        results.put(made, datetime.date.today().isoformat())
         if given.full:
             results.write(given.results)
     return results

@@ -34,8 +34,13 @@ class Measured:
     pressure: list[float | None] = field(default_factory=list)
 
 
-def measure(cells: list[Cell], chosen: Chosen, say: Callable[[str], None], settings: Sequence[str] = ()) -> list[Measured]:
-    """All rounds of cells of one run; `settings` of llama.cpp where they are known, else those to try."""
+def measure(
+    cells: list[Cell], chosen: Chosen, say: Callable[[str], None], settings: Sequence[str] = (), quiet: bool = False
+) -> list[Measured]:
+    """All rounds of cells of one run.
+
+    `settings`: those of llama.cpp to try, where some are known to be slower; `quiet`: whether the machine was quiet just now.
+    """
     path = path_of(cells[0].model)
     made = [Measured(cell, limit(path, cell, chosen.threads)) for cell in cells]
     with ExitStack() as stack:
@@ -44,7 +49,10 @@ def measure(cells: list[Cell], chosen: Chosen, say: Callable[[str], None], setti
         pressure: list[float | None] = []
         for number in range(chosen.rounds):
             both = [ours, *theirs.values()]
-            pressure.append(_round(both if number % 2 else both[::-1], chosen, say, pressure))
+            if not (quiet or machine.wait_until_quiet(chosen.patience)):
+                say("another process keeps the CPU busy; measuring all the same")
+            pressure.append(_round(both if number % 2 else both[::-1]))
+            quiet = (pressure[-1] or 0) < machine.QUIET
             for m in made:
                 m.theirs |= {s: [n[m.cell.test] for n in side.numbers()] for s, side in theirs.items()}
             say(f"{cells[0].key}: round {number + 1} of {chosen.rounds}: " + ", ".join(map(_short, made)))
@@ -59,13 +67,8 @@ def measure(cells: list[Cell], chosen: Chosen, say: Callable[[str], None], setti
     return made
 
 
-def _round(
-    both: Sequence[sides.Side], chosen: Chosen, say: Callable[[str], None], before: Sequence[float | None]
-) -> float | None:
-    """Everybody's turn, and the CPU pressure meanwhile; a machine that was quiet in the round before is not waited for."""
-    quiet = before and (before[-1] or 0) < machine.QUIET
-    if not quiet and not machine.wait_until_quiet(chosen.patience):
-        say("another process keeps the CPU busy; measuring all the same")
+def _round(both: Sequence[sides.Side]) -> float | None:
+    """Everybody's turn, and the CPU pressure meanwhile."""
     pressure = machine.Pressure()
     for side in both:
         side.turn()
