@@ -20,6 +20,7 @@ from versus.cells import Cell
 from versus.turns import Marks
 
 OFF, ON = "fa off", "fa on"
+NEVER = re.compile(r"(?!)")
 LONG = 2048  # tokens of a prompt that warms itself up
 Numbers = dict[str, float]  # a cell's test → its number
 
@@ -75,7 +76,8 @@ def their_command(path: Path, cells: Sequence[Cell], chosen: Chosen, setting: st
     common = ["-m", str(path), "-t", str(chosen.threads), "-ctk", first.kv, "-ctv", first.kv]
     if first.batch > 1:
         room = first.batch * -(-(first.depth + generate) // 256) * 256
-        sizes = ["-npp", str(first.depth), "-ntg", str(generate), "-npl", str(first.batch), "-c", str(room)]
+        batches = ",".join([str(first.batch)] * rounds)
+        sizes = ["-npp", str(first.depth), "-ntg", str(generate), "-npl", batches, "-c", str(room)]
         words = {"0": "off", "1": "on"}[flash]
         return [str(chosen.baseline.batched_bench), *common, *sizes, "-fa", words, "--output-format", "jsonl"]
     # A long prompt warms itself up: a short one before it has touched the weights.
@@ -87,8 +89,10 @@ def their_command(path: Path, cells: Sequence[Cell], chosen: Chosen, setting: st
 
 
 def their_marks(cells: Sequence[Cell]) -> Marks:
-    """How `llama-bench --progress` tells of its tests."""
+    """How `llama-bench --progress` tells of its tests; llama-batched-bench prints a result and goes on with the next prompt."""
     prompt, generate = _sizes(cells)
+    if cells[0].batch > 1:
+        return Marks(re.compile(r"^\{"), NEVER, output=True)
     tests = (2 if prompt >= LONG else bool(prompt)) + bool(generate)
     return Marks(re.compile(r": benchmark \d+/\d+: starting"), re.compile(r": (prompt|generation) run \d"), tests)
 

@@ -1,7 +1,7 @@
 """One of the two programs in a comparison: it takes a turn in each round, and gives its numbers round by round.
 
 Most cells are measured by one process that is stopped between its turns; where the start of a process, a busy or an idle
-machine is measured, or llama-batched-bench, which says nothing in between, each round has processes of its own.
+machine is measured, each round has processes of its own.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def theirs(path: Path, cells: Sequence[Cell], chosen: Chosen, setting: str, stac
 
 def afresh(cell: Cell) -> bool:
     """Whether each round of a cell has processes of its own."""
-    return cell.batch > 1 or cell.part in ("start", "busy", "idle")
+    return cell.part in ("start", "busy", "idle")
 
 
 def _one(command: list[str], cells: Sequence[Cell], read: Reader) -> Numbers:

@@ -1,8 +1,9 @@
 """A process that is measured in turns: it runs until it says that its next round begins, and is stopped there until its turn.
 
 Two programs alternate this way though each is started once, and loads its model and fills a deep cache once. The stop comes
-with the line that begins a round, before what is not timed of it (a warm-up, at least). Where the timed part is found to have
-begun all the same, the round is told to be `late`. However a comparison ends, its processes, stopped or not, end with it.
+with the line that begins a round or ends the one before, before what is not timed of it (a warm-up, at least). Where the timed
+part is found to have begun all the same, the round is told to be `late`. However a comparison ends, its processes, stopped or
+not, end with it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from versus.processes import failure
 
 @dataclass(frozen=True)
 class Marks:
-    """What a program says on standard error when a test of a round begins, and its timed part; how many tests a round has."""
+    """Lines of a program from which its rounds are told: on standard error or, from one that only gives results, on output."""
 
-    begins: re.Pattern[str]
-    timed: re.Pattern[str]
-    tests: int = 1
+    test: re.Pattern[str]  # a test begins or, on output, has ended
+    timed: re.Pattern[str]  # its timed part begins
+    tests: int = 1  # of each round
+    output: bool = False
 
 
 class Turns:
@@ -34,9 +36,9 @@ class Turns:
     def __init__(self, command: Sequence[str], marks: Marks, rounds: int) -> None:
         self.command = command
         self.late = False  # whether this round's timed part may have had a stop within
-        self._marks, self._rounds, self._done, self._begun = marks, rounds, 0, 0
+        self._marks, self._rounds, self._done, self._tests = marks, rounds, 0, 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._out = tempfile.TemporaryFile()  # noqa: SIM115  (closed by __exit__)
+        self._rest = tempfile.TemporaryFile()  # noqa: SIM115  (closed by __exit__; what it says elsewhere)
         self._unread = b""
         self._said: list[str] = []
 
@@ -47,12 +49,12 @@ class Turns:
         self._done += 1
         while line := self._line():
             self._said.append(line)
-            self._begun += bool(self._marks.begins.search(line))
-            if self._begun > self._done * self._marks.tests:
+            self._tests += bool(self._marks.test.search(line))
+            if self._done < self._rounds and self._tests == self._done * self._marks.tests + (not self._marks.output):
                 return self._stop(process)
         if process.wait() or self._done < self._rounds:
-            when = f"in round {self._done} of {self._rounds} "
-            raise failure(self.command, process.returncode, "".join(self._said), when)
+            said = self._elsewhere() if self._marks.output else "".join(self._said)
+            raise failure(self.command, process.returncode, said, f"in round {self._done} of {self._rounds} ")
         return None
 
     @property
@@ -63,8 +65,11 @@ class Turns:
 
     def out(self) -> str:
         """What it has printed so far."""
-        size = os.fstat(self._out.fileno()).st_size
-        return os.pread(self._out.fileno(), size, 0).decode()  # the process goes on writing where it was
+        return "".join(self._said) if self._marks.output else self._elsewhere()
+
+    def _elsewhere(self) -> str:
+        size = os.fstat(self._rest.fileno()).st_size
+        return os.pread(self._rest.fileno(), size, 0).decode(errors="replace")  # the process goes on writing where it was
 
     def __enter__(self) -> Turns:
         return self
@@ -73,14 +78,16 @@ class Turns:
         if self._process is not None:
             self._process.kill()  # ends a stopped process, too
             self._process.wait()
-            self._error.close()
-        self._out.close()
+            self._watched.close()
+        self._rest.close()
 
     def _go_on(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            self._process = subprocess.Popen(self.command, bufsize=0, stdout=self._out, stderr=subprocess.PIPE)
-            assert self._process.stderr is not None
-            self._error = self._process.stderr
+            streams = (subprocess.PIPE, self._rest) if self._marks.output else (self._rest, subprocess.PIPE)
+            self._process = subprocess.Popen(self.command, bufsize=0, stdout=streams[0], stderr=streams[1])
+            watched = self._process.stdout if self._marks.output else self._process.stderr
+            assert watched is not None
+            self._watched = watched
         else:
             self._process.send_signal(signal.SIGCONT)
         return self._process
@@ -93,17 +100,17 @@ class Turns:
 
     def _ran_on(self) -> bool:
         """Whether a timed part has begun before the stop, or since (somebody else may have let the process go on)."""
-        while self._process is not None and select.select([self._error], [], [], 0)[0]:
-            part = os.read(self._error.fileno(), 1 << 16)
+        while self._process is not None and select.select([self._watched], [], [], 0)[0]:
+            part = os.read(self._watched.fileno(), 1 << 16)
             if not part:
                 break
             self._unread += part
         return bool(self._marks.timed.search(self._unread.decode(errors="replace")))
 
     def _line(self) -> str:
-        """The next line that it says; empty at its end."""
+        """The next line; empty at its end."""
         while b"\n" not in self._unread:
-            part = os.read(self._error.fileno(), 1 << 16)
+            part = os.read(self._watched.fileno(), 1 << 16)
             if not part:
                 break
             self._unread += part

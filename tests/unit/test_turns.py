@@ -77,11 +77,27 @@ def test_two_processes_alternate_and_a_stopped_one_stands_still(tmp_path: Path) 
 
 def test_a_round_may_have_several_tests(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with Turns(program("a", log, 4), Marks(MARKS.begins, MARKS.timed, tests=2), 2) as a:
+    with Turns(program("a", log, 4), Marks(MARKS.test, MARKS.timed, tests=2), 2) as a:
         a.turn()
         assert log.read_text() == "a0 a1 "
         a.turn()
         assert log.read_text() == "a0 a1 a2 a3 "
+
+
+def test_what_is_printed_may_end_a_round(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Turns(program("a", log), Marks(re.compile(r"^\d"), MARKS.timed, output=True), 3) as a:
+        a.turn()
+        assert (log.read_text(), a.out()) == ("a0 ", "0\n")
+        a.turn()
+        a.turn()
+        assert (log.read_text(), a.out()) == ("a0 a1 a2 ", "0\n1\n2\n")
+    with Turns(
+        [sys.executable, "-c", "import sys; print(1); sys.exit('why')"], Marks(re.compile("1"), MARKS.timed, output=True), 2
+    ) as a:
+        a.turn()
+        with pytest.raises(SystemExit, match=r"in round 2 of 2 with exit code 1:\nwhy"):
+            a.turn()
 
 
 def test_a_stop_within_a_timed_part_is_noticed() -> None:
