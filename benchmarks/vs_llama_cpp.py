@@ -63,6 +63,12 @@ def runs(wanted: Iterable[Cell]) -> list[list[Cell]]:
     return list(made.values())
 
 
+def known_settings(together: Iterable[Cell], results: Results) -> list[str]:
+    """The settings of llama.cpp that were not found to be slower in cells like these; none if there is one like none."""
+    like = [results.rows.get(cell.like or "") for cell in together]
+    return list(dict.fromkeys(s for row in like if row for s in row.repeated)) if all(like) else []
+
+
 def gather(wanted: list[Cell], given: argparse.Namespace, baseline: llama_cpp_build.Baseline) -> Results:
     """Measure, keeping what is done after each run."""
     compileall.compile_dir(ROOT / "src", quiet=1)  # as pip does: what is measured is not Python's compiler
@@ -75,9 +81,7 @@ def gather(wanted: list[Cell], given: argparse.Namespace, baseline: llama_cpp_bu
     for together in runs(wanted):
         if given.missing and all(results.of(cell) for cell in together):
             continue
-        shorter = results.rows.get(together[0].shorter or "")
-        settings = shorter.repeated if shorter else []
-        made = measure(together, how, _say, settings, quiet)
+        made = measure(together, how, _say, known_settings(together, results), quiet)
         last = made[0].pressure[-1]
         quiet = last is not None and last < machine.QUIET
         results.put(made, datetime.date.today().isoformat())

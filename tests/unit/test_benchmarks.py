@@ -92,6 +92,14 @@ def test_only_worthwhile_settings_are_repeated() -> None:
     assert measure.worth_repeating(measured()[:1]) == [ON]  # the other is left out already
 
 
+def test_settings_are_those_that_were_not_slower_in_cells_like_it() -> None:
+    like = [Cell("types", "n", "pp512", like=PREFILL.key), Cell("types", "n", "tg", like=DECODE.key)]
+    assert vs_llama_cpp.known_settings(like[:1], results()) == [ON]
+    assert vs_llama_cpp.known_settings(like, results()) == [ON, OFF]
+    assert vs_llama_cpp.known_settings([*like, Cell("types", "n", "t", like="not/measured/yet")], results()) == []
+    assert vs_llama_cpp.known_settings([PREFILL], results()) == []
+
+
 def test_results_merge_into_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     results().write(path)
@@ -127,7 +135,7 @@ def test_the_table_has_goals_and_no_cell_twice() -> None:
     assert {cell.part for cell in cells()} == set(PARTS)
     assert all(cell.least.beats in keys for cell in cells() if cell.least.beats)
     assert [len(run) for run in vs_llama_cpp.runs(c for c in cells() if c.part == "types")] == [2] * len(models.TYPES)
-    assert all(cell.shorter in keys for cell in cells() if cell.shorter)
+    assert all(cell.like in keys for cell in cells() if cell.like)
     twice = [{cell.part for cell in run} for run in vs_llama_cpp.runs(c for c in cells() if c.depth == 4096)]
     assert twice.count({"deep", "kv"}) == 2  # measured once for both parts
 
