@@ -51,7 +51,8 @@ def chosen_cells(given: argparse.Namespace) -> list[Cell]:
     return [
         cell
         for cell in cells()
-        if cell.part in parts and (not models or cell.model in models) and all(word in cell.key for word in given.only)
+        if cell.part in parts and (not models or cell.model in models)
+        if all(word in cell.key for word in given.only) and not any(word in cell.key for word in given.skip)
     ]
 
 
@@ -109,6 +110,7 @@ def _arguments() -> argparse.Namespace:
     full.add_argument("--full", action="store_true", help="the cells that this project set itself")
     full.add_argument("--parts", default=",".join(PARTS), help="some of: %(default)s")
     full.add_argument("--only", action="append", default=[], metavar="TEXT", help="cells whose name PART/MODEL/TEST has it")
+    full.add_argument("--skip", action="append", default=[], metavar="TEXT", help="no cells whose name has it")
     full.add_argument("--missing", action="store_true", help="leave out what the results have already")
     full.add_argument("--show", action="store_true", help="measure nothing: show what the results have")
     full.add_argument("--results", type=Path, default=RESULTS, help="default: %(default)s")
