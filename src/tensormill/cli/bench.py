@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
+from random import Random
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -99,9 +100,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, str, str]:
 
 def _tokens(engine: Engine, count: int, seed: int) -> list[int]:
     """Random tokens, other ones for each seed, so that no cached prefix helps."""
-    import numpy as np
-
-    return [int(token) for token in np.random.default_rng(seed).integers(0, engine.n_vocab, count)]
+    return Random(seed).choices(range(engine.n_vocab), k=count)
 
 
 def _prefill(engine: Engine, count: int, depth: int, seed: int) -> float:
