@@ -3,9 +3,8 @@
 // Each thread has a share of the items, neighbours, and takes them from its front, one by one or half of what is left at
 // once; who has done its own takes from the tails of others, so that a thread that is late, or whose core was taken by
 // another process, claims nothing and nobody waits for it. Since shares are known beforehand, a thread that waits may fetch what it will read next (`ahead`).
-// Workers spin for the next job, about as long as lies between two steps, then park; an idle pool burns nothing. Jobs are flat
-// and run one after another.
-// Who waits for a thread whose core was taken by another process gives it its own core (`team.h`, `cores.h`).
+// Workers spin for the next job, about as long as lies between two steps, then park; an idle pool burns nothing. Jobs are flat,
+// one after another. Who waits for a thread whose core was taken by another process gives it its own core (`team.h`, `cores.h`).
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kItemMask = 0xffff;
 constexpr auto kSpin = std::chrono::microseconds(20);
-constexpr int kLinger = 7;  // as long a worker waits for the next job: from step to step, since who slept waits for a core again
+constexpr int kLinger = 7;  // times this a worker waits for the next job: from step to step, since who slept waits for a core again
 constexpr auto kGlance = std::chrono::microseconds(8);  // between two looks at a thread that may have lost its core
 constexpr int64_t kFetch = 4096;           // bytes asked for in one turn of a spin: more would delay the next job
 constexpr int64_t kMostAhead = 256 << 10;  // of a thread's second-level cache
@@ -29,7 +29,11 @@ uint64_t remaining(uint64_t ticket) { return ((ticket >> 16) & kItemMask) - (tic
 
 }  // namespace
 
-Team::Team(int threads) : threads_(threads), shares_(new Share[static_cast<size_t>(threads)]) {
+// Where there are fewer cores than threads, nobody lingers on one that another could use.
+Team::Team(int threads)
+    : threads_(threads),
+      linger_(static_cast<unsigned>(threads) <= std::thread::hardware_concurrency() ? kLinger : 1),
+      shares_(new Share[static_cast<size_t>(threads)]) {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
@@ -212,7 +216,7 @@ void Team::work(int thread) {
 // Waits for work, and looks after the caller meanwhile; false if neither wanted anything.
 bool Team::linger(int thread) {
   const std::atomic<uint64_t>& own = shares_[thread].ticket;
-  for (int turn = 0; turn < kLinger; ++turn) {
+  for (int turn = 0; turn < linger_; ++turn) {
     if (spin(thread, kSpin, [&own] { return open(own.load(std::memory_order_relaxed)); })) return true;
     if (stand_in(thread)) return true;
   }

@@ -78,6 +78,7 @@ class Team {
   bool spin(int thread, Microseconds time, const F& done);
 
   const int threads_;
+  const int linger_;  // how many spins a worker waits for the next job
   std::unique_ptr<Share[]> shares_;
   uint64_t epoch_ = 0;
   int64_t asked_ = 0;                // items of all jobs so far
