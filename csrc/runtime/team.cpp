@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kItemMask = 0xffff;
 constexpr auto kSpin = std::chrono::microseconds(20);
-constexpr int kLinger = 7;  // times this a worker waits for the next job: from step to step, since who slept waits for a core again
+constexpr int kLinger = 7;  // times kSpin: from step to step, since a worker that slept waits for a core again
 constexpr auto kGlance = std::chrono::microseconds(8);  // between two looks at a thread that may have lost its core
 constexpr int64_t kFetch = 4096;           // bytes asked for in one turn of a spin: more would delay the next job
 constexpr int64_t kMostAhead = 256 << 10;  // of a thread's second-level cache
