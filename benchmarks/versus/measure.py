@@ -43,8 +43,6 @@ def measure(
     """
     path = path_of(cells[0].model)
     made = [Measured(cell, limit(path, cell, chosen.threads)) for cell in cells]
-    if cells[0].part == "start":
-        machine.into_page_cache(path)  # not only for who comes second
     with ExitStack() as stack:
         ours = sides.ours(path, cells, chosen, stack)
         theirs = {s: sides.theirs(path, cells, chosen, s, stack) for s in settings or _settings(cells[0])}
