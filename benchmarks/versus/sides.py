@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import machine
+
 from versus.cells import Cell
 from versus.commands import (
     Chosen,
@@ -97,7 +99,7 @@ def ours(path: Path, cells: Sequence[Cell], chosen: Chosen, stack: ExitStack) ->
     if cells[0].part == "idle":
         return Afresh(lambda: {cells[0].test: float(finish([sys.executable, "-c", IDLE, str(path)]).out)})
     if afresh(cells[0]):
-        return Afresh(partial(_one, our_command(path, cells, chosen), cells, our_numbers))
+        return Afresh(partial(_one, path, our_command(path, cells, chosen), cells, our_numbers))
     turns = Turns(our_command(path, cells, chosen, chosen.rounds), our_marks(cells), chosen.rounds)
     return InTurns(stack.enter_context(turns), cells, our_numbers)
 
@@ -105,7 +107,7 @@ def ours(path: Path, cells: Sequence[Cell], chosen: Chosen, stack: ExitStack) ->
 def theirs(path: Path, cells: Sequence[Cell], chosen: Chosen, setting: str, stack: ExitStack) -> Side:
     """llama.cpp's side with one setting; its processes end with `stack`."""
     if afresh(cells[0]):
-        return Afresh(partial(_one, their_command(path, cells, chosen, setting), cells, their_numbers))
+        return Afresh(partial(_one, path, their_command(path, cells, chosen, setting), cells, their_numbers))
     turns = Turns(their_command(path, cells, chosen, setting, chosen.rounds), their_marks(cells), chosen.rounds)
     return InTurns(stack.enter_context(turns), cells, their_numbers)
 
@@ -115,8 +117,9 @@ def afresh(cell: Cell) -> bool:
     return cell.part in ("start", "busy", "idle")
 
 
-def _one(command: list[str], cells: Sequence[Cell], read: Reader) -> Numbers:
-    """The numbers of one round of a program that ends with it."""
+def _one(path: Path, command: list[str], cells: Sequence[Cell], read: Reader) -> Numbers:
+    """The numbers of one round of a program that ends with it; the file is in the page cache whoever used it last."""
+    machine.into_page_cache(path)
     done = finish(command)
     if cells[0].part == "start":
         return {"first token": done.seconds, "peak memory": done.megabytes}

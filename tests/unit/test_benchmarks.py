@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -196,6 +197,26 @@ def test_a_process_is_waited_for_and_measured() -> None:
     assert done.out == "7\n" and done.seconds > 0.2 and done.megabytes > 100
     with pytest.raises(SystemExit, match=r"exit code 3:\nwhy"):
         processes.finish([sys.executable, "-c", "import sys; print('why', file=sys.stderr); sys.exit(3)"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this kernel does not tell what was read from disk")
+def test_a_file_is_read_whole_into_the_page_cache(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1" * ((1 << 24) + 5))
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+    before = read_from_disk()
+    machine.into_page_cache(path)
+    first = read_from_disk()
+    path.read_bytes()
+    assert read_from_disk() == first >= before
+
+
+def read_from_disk() -> int:
+    """Bytes that this process had fetched from disk."""
+    return int(next(line for line in Path("/proc/self/io").read_text().splitlines() if "read_bytes" in line).split()[1])
 
 
 def test_bandwidth_is_of_this_world() -> None:
