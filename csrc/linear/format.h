@@ -21,7 +21,6 @@
 //   };                                // rows: the file's blocks of this packed block, `blocks` of them exist
 //
 // May be left out:
-//     static constexpr bool kDear;    // decoding costs more than scratch does, from 9 tokens on
 //     static constexpr bool kHuge;    // scales of 2^100 and more occur
 //     static constexpr bool kOnes;    // all whole scales are 1
 //     static constexpr int kFold;     // kGroup is 16; whole scale * code + kFold is a byte (of the negated scale where it

@@ -60,6 +60,15 @@ def test_executables_take_turns_on_one_pool() -> None:
     assert not wrong
 
 
+def test_a_product_of_many_tokens_is_the_same_cut_for_several_threads() -> None:
+    """Blocks of tokens times chunks of rows, and a bias on each."""
+    one = OneOp(normal(530, 96), lambda g, w, v: g.linear(v, w.a, w.b), a=normal(700, 96), b=normal(1, 700)[0])
+    alone, together = (
+        np.array(compile(one.program, one.source, one.limits, threads=n).run(one.step([530]))["out"]) for n in (1, 3)
+    )
+    np.testing.assert_array_equal(alone, together)
+
+
 def test_more_threads_than_cores_finish() -> None:
     one = big()
     step = one.step([64])
