@@ -2,7 +2,6 @@
 
 #ifdef __linux__
 #include <pthread.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,34 +11,45 @@ namespace mill {
 
 namespace {
 
-std::atomic<int64_t> moved{0};
+std::atomic<int64_t> called{0};
 
 }  // namespace
 
-int64_t Seat::moves() { return moved.load(std::memory_order_relaxed); }
+int64_t Seat::calls() { return called.load(std::memory_order_relaxed); }
 
 #ifdef __linux__
 
 namespace {
 
-bool only(int core, cpu_set_t& set) {
+cpu_set_t only(int core) {
+  cpu_set_t set;
   CPU_ZERO(&set);
-  if (core < 0 || core >= CPU_SETSIZE) return false;
   CPU_SET(core, &set);
-  return true;
+  return set;
 }
+
+bool holds(const cpu_set_t& set, int core) { return core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &set); }
 
 }  // namespace
 
-void Seat::take() {
+bool Seat::take() {
   static thread_local const auto self = static_cast<pid_t>(syscall(SYS_gettid));
   if (thread_.load(std::memory_order_relaxed) != self) {
     clockid_t clock;
-    if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return;
+    thread_.store(0, std::memory_order_relaxed);
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0 || sched_getaffinity(0, sizeof home_, &home_) != 0) return false;
     clock_.store(clock, std::memory_order_relaxed);
     thread_.store(self, std::memory_order_relaxed);
   }
-  look();
+  return look();
+}
+
+bool Seat::look() {
+  core_.store(sched_getcpu(), std::memory_order_relaxed);
+  if (!called_.load(std::memory_order_relaxed)) return false;
+  called_.store(false, std::memory_order_relaxed);
+  sched_setaffinity(0, sizeof home_, &home_);
+  return true;
 }
 
 int64_t Seat::time() const {
@@ -49,34 +59,35 @@ int64_t Seat::time() const {
   return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
 }
 
-void Seat::move_to(int core) const {
+void Seat::call_to(int core) {
   const pid_t thread = thread_.load(std::memory_order_relaxed);
-  cpu_set_t before, there;
-  if (thread == 0 || !only(core, there) || sched_getaffinity(thread, sizeof before, &before) != 0) return;
-  if (!CPU_ISSET(core, &before)) return;
-  if (sched_setaffinity(thread, sizeof there, &there) != 0) return;
-  sched_setaffinity(thread, sizeof before, &before);
-  moved.fetch_add(1, std::memory_order_relaxed);
+  cpu_set_t allowed;
+  if (thread == 0 || sched_getaffinity(thread, sizeof allowed, &allowed) != 0 || !holds(allowed, core)) return;
+  called_.store(true, std::memory_order_relaxed);
+  called.fetch_add(1, std::memory_order_relaxed);
+  const cpu_set_t there = only(core);
+  sched_setaffinity(thread, sizeof there, &there);
 }
 
 int Seat::current_core() { return sched_getcpu(); }
 
 void Seat::step_aside(int core) {
-  cpu_set_t before, there;
-  if (!only(core, there) || sched_getaffinity(0, sizeof before, &before) != 0) return;
   const int here = sched_getcpu();
-  if (core == here || !CPU_ISSET(core, &before)) {
-    there = before;
+  cpu_set_t there = home_;
+  if (core != here && holds(home_, core))
+    there = only(core);
+  else if (holds(home_, here))
     CPU_CLR(here, &there);
-  }
-  if (CPU_COUNT(&there) > 0 && sched_setaffinity(0, sizeof there, &there) == 0) sched_setaffinity(0, sizeof before, &before);
+  if (thread_.load(std::memory_order_relaxed) == 0 || CPU_COUNT(&there) == 0) return;
+  if (sched_setaffinity(0, sizeof there, &there) == 0) sched_setaffinity(0, sizeof home_, &home_);
 }
 
 #else
 
-void Seat::take() {}
+bool Seat::take() { return false; }
+bool Seat::look() { return false; }
 int64_t Seat::time() const { return -1; }
-void Seat::move_to(int) const {}
+void Seat::call_to(int) {}
 int Seat::current_core() { return -1; }
 void Seat::step_aside(int) {}
 

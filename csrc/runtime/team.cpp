@@ -11,8 +11,10 @@ namespace {
 
 constexpr uint64_t kItemMask = 0xffff;
 constexpr auto kSpin = std::chrono::microseconds(20);
-constexpr int kLinger = 7;  // times kSpin: from step to step, since a worker that slept waits for a core again
-constexpr auto kGlance = std::chrono::microseconds(8);  // between two looks at a thread that may have lost its core
+// As long a thread must stand still until another gives it its core: what takes cores from a quiet machine's threads is over sooner.
+constexpr auto kStill = std::chrono::microseconds(60);
+// As long a worker waits for the next job: from step to step, since one that slept has to wait for a core again.
+constexpr auto kLinger = std::chrono::microseconds(150);
 constexpr int64_t kFetch = 4096;           // bytes asked for in one turn of a spin: more would delay the next job
 constexpr int64_t kMostAhead = 256 << 10;  // of a thread's second-level cache
 
@@ -32,7 +34,7 @@ uint64_t remaining(uint64_t ticket) { return ((ticket >> 16) & kItemMask) - (tic
 // Where there are fewer cores than threads, nobody lingers on one that another could use.
 Team::Team(int threads)
     : threads_(threads),
-      linger_(static_cast<unsigned>(threads) <= std::thread::hardware_concurrency() ? kLinger : 1),
+      linger_(static_cast<unsigned>(threads) <= std::thread::hardware_concurrency() ? kLinger : kSpin),
       shares_(new Share[static_cast<size_t>(threads)]) {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
@@ -53,6 +55,7 @@ void Team::begin() {
 
 void Team::end() {
   shares_[0].inside.store(false, std::memory_order_relaxed);
+  shares_[0].seat.look();
   turn_.unlock();
 }
 
@@ -92,7 +95,7 @@ bool Team::spin(int thread, Microseconds time, const F& done) {
 }
 
 void Team::parallel(int64_t n, bool halves, RangeFn fn, const void* context) {
-  shares_[0].seat.look();
+  if (shares_[0].seat.look()) send_off();
   const int64_t stride = (n + kItemMask - 1) / static_cast<int64_t>(kItemMask), claims = (n + stride - 1) / stride;
   asked_ += claims;
   ++epoch_;
@@ -124,12 +127,12 @@ bool Team::give_way() {
   const auto inside = [this](int t) { return shares_[t].inside.load(std::memory_order_relaxed); };
   for (int t = 1; t < threads(); ++t)
     if (inside(t)) shares_[t].time = shares_[t].seat.time();
-  if (spin(0, kGlance, [this] { return all_done(); })) return false;
+  if (spin(0, kStill, [this] { return all_done(); })) return false;
   for (int t = 1; t < threads(); ++t)
     if (inside(t) && shares_[t].seat.time() == shares_[t].time) {
-      shares_[t].seat.move_to(Seat::current_core());
-      // Only now: a thread that moves itself is not moved by another, or the one would undo what the other does.
-      shares_[t].guest.store(true, std::memory_order_relaxed);
+      const int here = Seat::current_core();
+      shares_[t].guest.store(here, std::memory_order_relaxed);
+      shares_[t].seat.call_to(here);
       return true;
     }
   return false;
@@ -182,20 +185,31 @@ void Team::ahead(int thread, const void* from, int64_t bytes) {
   shares_[thread].ahead.store(static_cast<const char*>(from), std::memory_order_release);
 }
 
-// A worker with nothing to do looks whether the caller has lost its core, and then gives it this one: true if it did, or if there
-// is work again.
+// A worker with nothing to do looks whether the caller has lost its core, and then changes places with it: true if it did, or if
+// there is work again.
 bool Team::stand_in(int thread) {
   Share &caller = shares_[0], &mine = shares_[thread];
   if (!caller.inside.load(std::memory_order_relaxed) || watched_.exchange(true)) return false;
   const int64_t before = caller.seat.time();
-  bool more = spin(thread, kGlance, [&mine] { return open(mine.ticket.load(std::memory_order_relaxed)); });
+  bool more = spin(thread, kStill, [&mine] { return open(mine.ticket.load(std::memory_order_relaxed)); });
   if (!more && before >= 0 && caller.inside.load(std::memory_order_relaxed) && caller.seat.time() == before) {
-    caller.seat.move_to(Seat::current_core());
-    Seat::step_aside(caller.seat.core());
+    const int there = caller.seat.core();
+    mine.leaves.store(there, std::memory_order_relaxed);
+    caller.seat.call_to(Seat::current_core());
+    if (mine.leaves.exchange(kNowhere, std::memory_order_relaxed) != kNowhere) mine.seat.step_aside(there);
     more = true;
   }
   watched_.store(false);
   return more;
+}
+
+// The caller runs again: a worker that called it and was stopped before it could leave is sent where it wanted to go.
+void Team::send_off() {
+  for (int t = 1; t < threads(); ++t) {
+    const int there = shares_[t].leaves.load(std::memory_order_relaxed);
+    if (there == kNowhere || there == shares_[0].seat.core()) continue;  // it leaves by itself, for any other core
+    if (shares_[t].leaves.exchange(kNowhere, std::memory_order_relaxed) != kNowhere) shares_[t].seat.call_to(there);
+  }
 }
 
 bool Team::park() {
@@ -210,16 +224,18 @@ void Team::work(int thread) {
     do {
       drain(thread);
     } while (linger(thread));
+    shares_[thread].seat.look();
   } while (park());
 }
 
 // Waits for work, and looks after the caller meanwhile; false if neither wanted anything.
 bool Team::linger(int thread) {
   const std::atomic<uint64_t>& own = shares_[thread].ticket;
-  for (int turn = 0; turn < linger_; ++turn) {
+  const auto end = std::chrono::steady_clock::now() + linger_;
+  do {
     if (spin(thread, kSpin, [&own] { return open(own.load(std::memory_order_relaxed)); })) return true;
     if (stand_in(thread)) return true;
-  }
+  } while (std::chrono::steady_clock::now() < end);
   return false;
 }
 
@@ -235,8 +251,9 @@ void Team::drain(int thread) {
       waiting_.notify_all();
     }
   }
-  mine.inside.store(false, std::memory_order_relaxed);  // nobody moves it now but it itself
-  if (mine.guest.exchange(false, std::memory_order_relaxed)) Seat::step_aside(mine.seat.core());
+  mine.inside.store(false, std::memory_order_relaxed);
+  if (mine.guest.load(std::memory_order_relaxed) == kNowhere) return;
+  if (mine.guest.exchange(kNowhere, std::memory_order_relaxed) == Seat::current_core()) mine.seat.step_aside(mine.seat.core());
 }
 
 }  // namespace mill

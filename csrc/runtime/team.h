@@ -32,6 +32,8 @@ class Team {
  private:
   using Microseconds = std::chrono::microseconds;
 
+  static constexpr int32_t kNowhere = -2;
+
   struct Job {
     RangeFn fn = nullptr;
     const void* context = nullptr;
@@ -55,7 +57,8 @@ class Team {
     const char* seen = nullptr;  // the hint it follows, and how far it came
     int64_t fetched = 0;
 
-    std::atomic<bool> guest{false};  // was given the caller's core for the items it has
+    std::atomic<int32_t> guest{kNowhere};   // the caller's core, which it was given for the items it has
+    std::atomic<int32_t> leaves{kNowhere};  // where it goes, having called the caller to its core
     int64_t time = 0;                // of the caller: the CPU time that the thread had when it looked
   };
 
@@ -71,6 +74,7 @@ class Team {
   void wake_sleepers();
   bool linger(int thread);
   bool stand_in(int thread);
+  void send_off();
   bool give_way();
   void sleep_until_done();
   void fetch(int thread);
@@ -78,7 +82,7 @@ class Team {
   bool spin(int thread, Microseconds time, const F& done);
 
   const int threads_;
-  const int linger_;  // how many spins a worker waits for the next job
+  const Microseconds linger_;  // as long a worker waits for the next job
   std::unique_ptr<Share[]> shares_;
   uint64_t epoch_ = 0;
   int64_t asked_ = 0;                // items of all jobs so far

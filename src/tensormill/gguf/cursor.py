@@ -16,7 +16,7 @@ from tensormill.errors import GGUFError
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 FEW = 256  # strings that are as well stepped over one by one
-WINDOW = 1 << 20  # bytes
+WINDOW = 1 << 18  # bytes
 
 
 class Cursor:

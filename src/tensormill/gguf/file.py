@@ -18,6 +18,7 @@ from tensormill.errors import GGUFError
 from tensormill.gguf.header import Header, TensorInfo, read_header
 from tensormill.gguf.metadata import Metadata
 
+AROUND = 1 << 16  # bytes that a system maps around what is read
 _PART_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
@@ -84,7 +85,7 @@ class GGUFFile:
     def release(self, name: str) -> None:
         """Lets the system take back the tensor's pages (once packed elsewhere); reading it again reads the file."""
         info = self._info(name)
-        self._give_back(self._maps[info.file], info.offset, info.offset + info.nbytes)
+        self._give_back(self._maps[info.file], info.offset - AROUND, info.offset + info.nbytes + AROUND)
 
     def give_back(self) -> None:
         """Lets the system take back all pages of all parts, as `release` does those of a tensor."""
@@ -94,8 +95,8 @@ class GGUFFile:
     @staticmethod
     def _give_back(data: mmap.mmap, start: int, end: int) -> None:
         if hasattr(mmap, "MADV_DONTNEED"):
-            # Neighbours on the border pages lose nothing either: the mapping is of a file and never written.
-            start = start // mmap.PAGESIZE * mmap.PAGESIZE
+            # Neighbours lose nothing: the mapping is of a file and never written.
+            start = max(start, 0) // mmap.PAGESIZE * mmap.PAGESIZE
             data.madvise(mmap.MADV_DONTNEED, start, min(end, len(data)) - start)
 
     def _info(self, name: str) -> TensorInfo:

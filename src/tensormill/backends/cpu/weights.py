@@ -90,6 +90,7 @@ class Weights:
             whole = all(c.type is GGMLType.I32 for c in recipe.cuts)
             made: npt.NDArray[Any] = self.source.int32(recipe) if whole else self.source.float32(recipe)
             self._arrays[recipe] = np.ascontiguousarray(made)
+            self.source.release(recipe)
         return self._arrays[recipe]
 
     def matrices(self, recipe: Recipe, count: int = 1) -> list[Packed]:
