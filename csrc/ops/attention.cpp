@@ -174,6 +174,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const std::byte* p = cache.block(rows.table[s * rows.columns + b / cache.blocks], g, b % cache.blocks);
     const std::byte* v = p + cache.v_offset;
     const Fetch fetch{p, next, cache.block_bytes / 256 * 64};
+    fetch.begin(cache.v_offset);
     if (!cache.v) {
       for (int64_t r = lo; r < hi; ++r) {
         widen_row(cache.type, p, cache.k_stride, r, padded(width), tile.v);
