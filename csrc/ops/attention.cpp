@@ -174,6 +174,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const std::byte* p = cache.block(rows.table[s * rows.columns + b / cache.blocks], g, b % cache.blocks);
     const std::byte* v = p + cache.v_offset;
     const Fetch fetch{p, next, cache.block_bytes / 256 * 64};
+    fetch.begin(cache.v_offset);
     if (!cache.v) {
       for (int64_t r = lo; r < hi; ++r) {
         widen_row(cache.type, p, cache.k_stride, r, padded(width), tile.v);
@@ -302,12 +303,13 @@ void attention(const Call& call, Pool& pool) {
   const Attention a(call, pool);
   const StepView& step = *call.step;
   int64_t tiles = 0;
-  for_tiles(step, a.tile_tokens, [&](int64_t, int64_t, int64_t, int64_t) { ++tiles; });
+  int64_t longest = 0;  // tokens of a tile
+  for_tiles(step, a.tile_tokens, [&](int64_t, int64_t, int64_t n, int64_t) { ++tiles, longest = n > longest ? n : longest; });
   const int64_t items = tiles * a.kv_heads;
 
   // Few tiles over a long past: give spans to threads, if they fit in the work space (out[1]).
   if (items < 3 * pool.threads() && pool.threads() > 1 && step.T <= a.tile_tokens * 8) {
-    const int64_t n = a.tile_tokens * a.group;  // queries of a tile
+    const int64_t n = longest * a.group;  // queries of a tile
     const int64_t room = call.out[1].n[3], each = n * a.v_stride + 2 * padded(n);
     const int64_t most = room / (each + static_cast<int64_t>(sizeof(Piece) / 4));
     auto* pieces = reinterpret_cast<Piece*>(call.out[1].data);

@@ -32,20 +32,25 @@ TM_INLINE void constants(const F& f) {
   (std::make_integer_sequence<int, N>{});
 }
 
-// The block of a page that is read next, fetched as lines of this one are used: from four places at once, each a stream that
-// the hardware follows, and there every second line, whose neighbour the hardware brings. One stream of lines alone comes at
-// half the speed: few are under way at a time.
+// The block of a page that is read next, fetched into the second-level cache as lines of this one are used: every line, from four
+// places at once, each a stream that the hardware follows. What is needed first, the scales, comes first.
 struct Fetch {
   const std::byte *block = nullptr, *next = nullptr;
   int64_t quarter = 0;  // of its bytes
+
+  // A block begins, its values at `values`.
+  TM_INLINE void begin(int64_t values) const {
+    if (!next) return;
+    for (const std::byte* at : {next, next + values}) prefetch_far(at), prefetch_far(at + 64);
+  }
 
   // N lines of this block are used, from `at` on.
   template <int N>
   TM_INLINE void lines(const void* at) const {
     const int64_t line = (static_cast<const std::byte*>(at) - block) / 64, to = line / 4;
-    if (!next || to % 2) return;
+    if (!next) return;
     const int64_t first = N >= 4 ? 0 : N == 2 ? line & 2 : line & 3;
-    for (int n = 0; n < N && n < 4; ++n) prefetch(next + 64 * to + (first + n) * quarter);
+    for (int n = 0; n < N && n < 4; ++n) prefetch_far(next + 64 * to + (first + n) * quarter);
   }
 };
 
