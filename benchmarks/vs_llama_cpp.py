@@ -15,6 +15,7 @@ import compileall
 import datetime
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +26,8 @@ import llama_cpp_build
 import machine
 from versus import report
 from versus.cells import PARTS, Cell, cells
-from versus.measure import Chosen, measure
+from versus.commands import Chosen
+from versus.measure import measure
 from versus.models import ROOT
 from versus.results import Results
 
@@ -49,7 +51,8 @@ def chosen_cells(given: argparse.Namespace) -> list[Cell]:
     return [
         cell
         for cell in cells()
-        if cell.part in parts and (not models or cell.model in models) and all(word in cell.key for word in given.only)
+        if cell.part in parts and (not models or cell.model in models)
+        if all(word in cell.key for word in given.only) and not any(word in cell.key for word in given.skip)
     ]
 
 
@@ -61,6 +64,12 @@ def runs(wanted: Iterable[Cell]) -> list[list[Cell]]:
     return list(made.values())
 
 
+def known_settings(together: Iterable[Cell], results: Results) -> list[str]:
+    """The settings of llama.cpp that were not found to be slower in cells like these; none if there is one like none."""
+    like = [results.rows.get(cell.like or "") for cell in together]
+    return list(dict.fromkeys(s for row in like if row for s in row.repeated)) if all(like) else []
+
+
 def gather(wanted: list[Cell], given: argparse.Namespace, baseline: llama_cpp_build.Baseline) -> Results:
     """Measure, keeping what is done after each run."""
     compileall.compile_dir(ROOT / "src", quiet=1)  # as pip does: what is measured is not Python's compiler
@@ -69,10 +78,14 @@ def gather(wanted: list[Cell], given: argparse.Namespace, baseline: llama_cpp_bu
         where["features"] = [given.isa]
     results = Results.read(given.results, where) if given.full else Results(where)
     how = Chosen(baseline, given.threads, given.rounds, given.patience)
+    quiet = False
     for together in runs(wanted):
         if given.missing and all(results.of(cell) for cell in together):
             continue
-        results.put(measure(together, how, _say), datetime.date.today().isoformat())
+        made = measure(together, how, _say, known_settings(together, results), quiet)
+        last = made[0].pressure[-1]
+        quiet = last is not None and last < machine.QUIET
+        results.put(made, datetime.date.today().isoformat())
         if given.full:
             results.write(given.results)
     return results
@@ -97,6 +110,7 @@ def _arguments() -> argparse.Namespace:
     full.add_argument("--full", action="store_true", help="the cells that this project set itself")
     full.add_argument("--parts", default=",".join(PARTS), help="some of: %(default)s")
     full.add_argument("--only", action="append", default=[], metavar="TEXT", help="cells whose name PART/MODEL/TEST has it")
+    full.add_argument("--skip", action="append", default=[], metavar="TEXT", help="no cells whose name has it")
     full.add_argument("--missing", action="store_true", help="leave out what the results have already")
     full.add_argument("--show", action="store_true", help="measure nothing: show what the results have")
     full.add_argument("--results", type=Path, default=RESULTS, help="default: %(default)s")
@@ -108,6 +122,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Command line."""
     given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # as Ctrl-C: stopped processes end, too
     wanted = chosen_cells(given)
     if given.isa:
         os.environ["TENSORMILL_ISA"] = given.isa  # of this process, which measures the limits, and of those it starts

@@ -40,6 +40,7 @@ class Cell:
     batch: int = 1
     kv: str = "f16"
     unit: str = "tok/s"
+    like: str | None = None  # the key of a cell with the same attention or less of it: settings that are slower there are here
     least: Goal = Goal()
     aim: Goal = Goal()
 
@@ -55,8 +56,9 @@ class Cell:
 
     @property
     def run(self) -> tuple[object, ...]:
-        """Cells of equal runs are measured by the same processes."""
-        return self.part, self.model, self.depth, self.batch, self.kv, self.prompt if self.part == "prefill" else 0
+        """Cells of equal runs are measured by the same processes: a deep one that is also one of a KV type's, once."""
+        part = "deep" if self.part == "kv" else self.part
+        return part, self.model, self.depth, self.batch, self.kv, self.prompt if self.part == "prefill" else 0
 
 
 def cells() -> list[Cell]:
@@ -73,7 +75,8 @@ def _prefill() -> Iterator[Cell]:
             if prompt <= context:
                 least, aim = (4, 6) if prompt == 512 else (5, 8)
                 share = 0.25 if (prompt, model) == (512, "qwen-coder-1.5b") else None
-                yield Cell("prefill", model, f"pp{prompt}", prompt, least=Goal(least), aim=Goal(aim, share))
+                like = f"prefill/{model}/pp{prompt // 4}" if prompt > 512 else None
+                yield Cell("prefill", model, f"pp{prompt}", prompt, like=like, least=Goal(least), aim=Goal(aim, share))
 
 
 def _decode() -> Iterator[Cell]:
@@ -87,7 +90,9 @@ def _deep() -> Iterator[Cell]:
         for model, context in REAL.items():
             if depth < context:
                 least, aim = Goal(3.5 if model == "smollm2" else 2.0, 0.75), Goal(share=0.88)
-                yield Cell("deep", model, f"tg32@d{depth}", generate=32, depth=depth, least=least, aim=aim)
+                like = f"deep/{model}/tg32@d4096" if depth > 4096 else None
+                test = f"tg32@d{depth}"
+                yield Cell("deep", model, test, generate=32, depth=depth, like=like, least=least, aim=aim)
 
 
 def _batch() -> Iterator[Cell]:
@@ -127,7 +132,7 @@ def _busy() -> Iterator[Cell]:
 
 def _types() -> Iterator[Cell]:
     for kind in TYPES:
-        model = f"random:1b:{kind}"
+        model, like = f"random:1b:{kind}", f"types/random:1b:{TYPES[0]}/" if kind != TYPES[0] else None
         ratio = 1.5 if kind in SCALE_PER_32 else 2.0
-        yield Cell("types", model, "pp512", 512, least=Goal(ratio), aim=Goal(4))
-        yield Cell("types", model, "tg32", generate=32, least=Goal(1, 0.75), aim=Goal(share=0.9))
+        yield Cell("types", model, "pp512", 512, like=like and like + "pp512", least=Goal(ratio), aim=Goal(4))
+        yield Cell("types", model, "tg32", generate=32, like=like and like + "tg32", least=Goal(1, 0.75), aim=Goal(share=0.9))

@@ -40,11 +40,16 @@ class Row:
     @property
     def setting(self) -> str | None:
         """The setting with which llama.cpp is better, of those that ran most often."""
-        most = max(map(len, self.theirs.values()), default=0)
-        full = {s: median(numbers) for s, numbers in self.theirs.items() if len(numbers) == most}
+        full = {s: median(self.theirs[s]) for s in self.repeated}
         if not full:
             return None
         return min(full, key=full.__getitem__) if self.less else max(full, key=full.__getitem__)
+
+    @property
+    def repeated(self) -> list[str]:
+        """The settings that ran most often: those that were not found to be the slower."""
+        most = max(map(len, self.theirs.values()), default=0)
+        return [s for s, numbers in self.theirs.items() if len(numbers) == most]
 
     @property
     def ratios(self) -> list[float]:

@@ -14,10 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import machine
 import vs_llama_cpp
 from llama_cpp_build import Baseline
-from versus import measure, models, report
+from versus import commands, measure, models, processes, report
 from versus.cells import PARTS, Cell, Goal, cells
+from versus.commands import OFF, ON
 from versus.limits import limit
-from versus.measure import OFF, ON, Measured
+from versus.measure import Measured
 from versus.results import Results, Row
 
 from tensormill.engine import Engine, EngineConfig
@@ -27,7 +28,7 @@ from tensormill.quant import decode
 WHERE = {"cpu": "some", "cores": 2, "features": ["avx2"], "threads": 2, "llama.cpp": "1", "compiler": "clang"}
 PREFILL = Cell("prefill", "m", "pp512", 512, least=Goal(2), aim=Goal(4))
 DECODE = Cell("decode", "m", "tg128", generate=128, least=Goal(1, 0.5), aim=Goal(share=0.9))
-CHOSEN = measure.Chosen(Baseline(Path("/b"), "1", "clang"), threads=2, rounds=3, tensormill=["tensormill"])
+CHOSEN = commands.Chosen(Baseline(Path("/b"), "1", "clang"), threads=2, rounds=3, tensormill=["tensormill"])
 
 
 def measured() -> list[Measured]:
@@ -80,9 +81,23 @@ def test_less_is_better_of_seconds_and_megabytes() -> None:
 
 def test_only_worthwhile_settings_are_repeated() -> None:
     close = [Measured(DECODE, None, [], {OFF: [95.0], ON: [100.0]})]
-    assert measure.worth_repeating(measured()) == [ON, OFF]  # each is better in one cell
-    assert measure.worth_repeating(measured()[:1]) == [ON]
     assert measure.worth_repeating(close) == [OFF, ON]
+    close[0].theirs = {OFF: [95.0, 101.0], ON: [100.0, 100.0]}
+    assert measure.worth_repeating(close) == [OFF, ON]  # each was the better once
+    close[0].theirs = {OFF: [95.0, 99.0], ON: [100.0, 100.0]}
+    assert measure.worth_repeating(close) == [ON]
+    far = [Measured(PREFILL, None, [], {OFF: [85.0], ON: [100.0]})]
+    assert measure.worth_repeating(far) == [ON]
+    assert measure.worth_repeating([*far, Measured(DECODE, None, [], {OFF: [100.0], ON: [50.0]})]) == [ON, OFF]  # one in each
+    assert measure.worth_repeating(measured()[:1]) == [ON]  # the other is left out already
+
+
+def test_settings_are_those_that_were_not_slower_in_cells_like_it() -> None:
+    like = [Cell("types", "n", "pp512", like=PREFILL.key), Cell("types", "n", "tg", like=DECODE.key)]
+    assert vs_llama_cpp.known_settings(like[:1], results()) == [ON]
+    assert vs_llama_cpp.known_settings(like, results()) == [ON, OFF]
+    assert vs_llama_cpp.known_settings([*like, Cell("types", "n", "t", like="not/measured/yet")], results()) == []
+    assert vs_llama_cpp.known_settings([PREFILL], results()) == []
 
 
 def test_results_merge_into_what_is_there(tmp_path: Path) -> None:
@@ -120,28 +135,37 @@ def test_the_table_has_goals_and_no_cell_twice() -> None:
     assert {cell.part for cell in cells()} == set(PARTS)
     assert all(cell.least.beats in keys for cell in cells() if cell.least.beats)
     assert [len(run) for run in vs_llama_cpp.runs(c for c in cells() if c.part == "types")] == [2] * len(models.TYPES)
+    assert all(cell.like in keys for cell in cells() if cell.like)
+    twice = [{cell.part for cell in run} for run in vs_llama_cpp.runs(c for c in cells() if c.depth == 4096)]
+    assert twice.count({"deep", "kv"}) == 2  # measured once for both parts
 
 
 def test_commands_ask_both_for_the_same_work() -> None:
     deep = [Cell("kv", "m", "t", generate=32, depth=4096, kv="q8_0")]
-    ours, theirs = measure.our_command(Path("m"), deep, CHOSEN), measure.their_command(Path("m"), deep, CHOSEN, ON)
-    assert " ".join(ours) == "tensormill bench m -p 0 -n 32 -d 4096 -b 1 --kv-type q8_0 -r 1 --threads 2 --json"
-    assert " ".join(theirs) == "/b/bin/llama-bench -m m -t 2 -ctk q8_0 -ctv q8_0 -p 0 -n 32 -d 4096 -fa 1 -r 1 -o json"
-    many = measure.their_command(Path("m"), [Cell("batch", "m", "t", generate=32, depth=16, batch=16)], CHOSEN, OFF)
+    ours, theirs = commands.our_command(Path("m"), deep, CHOSEN, 2), commands.their_command(Path("m"), deep, CHOSEN, ON, 2)
+    assert " ".join(ours) == "tensormill bench m -p 0 -n 32 -d 4096 -b 1 --kv-type q8_0 -r 2 --threads 2 --json --progress"
+    assert " ".join(theirs) == (
+        "/b/bin/llama-bench -m m -t 2 -ctk q8_0 -ctv q8_0 -p 0 -n 32 -d 4096,4096 -fa 1 -r 1 -o jsonl --progress"
+    )
+    many = commands.their_command(Path("m"), [Cell("batch", "m", "t", generate=32, depth=16, batch=16)], CHOSEN, OFF)
     assert {"llama-batched-bench", "4096"} <= {word.rpartition("/")[2] for word in many}
 
 
 def test_what_llama_cpp_prints_is_read() -> None:
-    entries = [{"n_prompt": p, "n_gen": n, "avg_ts": r} for p, n, r in ((32, 0, 1.0), (512, 0, 2.5), (0, 128, 3.5))]
-    assert measure.their_numbers(json.dumps(entries), [PREFILL, DECODE]) == {"pp512": 2.5, "tg128": 3.5}
+    tests = ((32, 0, 1.0), (512, 0, 2.5), (0, 128, 3.5), (32, 0, 9.0), (512, 0, 3.0), (0, 128, 4.0), (32, 0, 9.0))
+    out = "\n".join(json.dumps({"n_prompt": p, "n_gen": n, "avg_ts": r}) for p, n, r in tests)
+    read = commands.their_numbers(out, [PREFILL, DECODE])
+    assert read == [{"pp512": 2.5, "tg128": 3.5}, {"pp512": 3.0, "tg128": 4.0}]  # the rounds that are complete
+    assert commands.their_numbers("", [PREFILL]) == []
     line = json.dumps({"pl": 4, "tg": 32, "speed_tg": 77.5, "speed_pp": 9.0})
     four = Cell("batch", "m", "tg32x4", generate=32, depth=16, batch=4)
-    assert measure.their_numbers(f"some log\n{line}\n\nmore", [four]) == {"tg32x4": 77.5}
+    assert commands.their_numbers(f"some log\n{line}\n\nmore", [four]) == [{"tg32x4": 77.5}]
 
 
 def test_what_we_print_is_read() -> None:
-    entries = [{"test": "pp512", "tokens_per_second": [3.0]}, {"test": "tg128@d5", "tokens_per_second": [1.0, 9.0, 2.0]}]
-    assert measure.our_numbers(entries, [PREFILL, DECODE]) == {"pp512": 3.0, "tg128": 2.0}
+    entries = [{"test": "pp512", "tokens_per_second": [3.0, 4.0]}, {"test": "tg128@d5", "tokens_per_second": [1.0, 9.0]}]
+    read = commands.our_numbers(json.dumps(entries), [PREFILL, DECODE])
+    assert read == [{"pp512": 3.0, "tg128": 1.0}, {"pp512": 4.0, "tg128": 9.0}]
 
 
 @pytest.mark.parametrize("kind", models.TYPES)
@@ -168,10 +192,10 @@ def test_a_random_model_runs_within_its_limit(experts: int, tmp_path: Path) -> N
 
 
 def test_a_process_is_waited_for_and_measured() -> None:
-    done = measure.finish([sys.executable, "-c", "x = bytearray(b'1') * 100_000_000; import time; time.sleep(0.2); print(7)"])
+    done = processes.finish([sys.executable, "-c", "x = bytearray(b'1') * 100_000_000; import time; time.sleep(0.2); print(7)"])
     assert done.out == "7\n" and done.seconds > 0.2 and done.megabytes > 100
     with pytest.raises(SystemExit, match=r"exit code 3:\nwhy"):
-        measure.finish([sys.executable, "-c", "import sys; print('why', file=sys.stderr); sys.exit(3)"])
+        processes.finish([sys.executable, "-c", "import sys; print('why', file=sys.stderr); sys.exit(3)"])
 
 
 def test_bandwidth_is_of_this_world() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from itertools import product
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from tensormill.cli.settings import AsJson, ModelFlags
 from tensormill.config import EngineConfig
 from tensormill.errors import RequestError
-
-if TYPE_CHECKING:
-    from tensormill.engine import Engine, Session
 
 
 def main(
@@ -27,6 +25,7 @@ def main(
     batch: Annotated[int, Parameter(name=["--batch", "-b"])] = 1,
     repeat: Annotated[int, Parameter(name=["--repeat", "-r"])] = 5,
     warmup: bool = True,
+    progress: Annotated[bool, Parameter(negative="")] = False,
     roofline: Annotated[bool, Parameter(negative="")] = False,
     json_: AsJson = False,
     engine: ModelFlags = EngineConfig(),  # noqa: B008  (frozen)
@@ -42,13 +41,15 @@ def main(
     generate
         Tokens to decode one after another (tg); 0 leaves the test out.
     depth
-        Tokens already in the context.
+        Tokens already in the context. They are computed once and kept for all runs, as far as the model can go back.
     batch
         Sequences that decode together; their tokens are added up.
     repeat
-        How often each test is run.
+        How often each test is run, in turns.
     warmup
-        Run something unmeasured first.
+        Begin each run with something unmeasured.
+    progress
+        Say on stderr when each run begins, when its timed part does, and how fast it was.
     roofline
         Measure this machine's limits instead and, with a MODEL, how near to them each op comes: prefill of one chunk,
         decode at depth 0 and at -d (without it: 4096).
@@ -64,25 +65,22 @@ def main(
         from tensormill.cli.roofline import run
 
         return run(model, prompt, depth, engine, as_json=json_)
+    from tensormill.evals.throughput import Workload, rate
+
     longest = depth + max(prompt, generate + 1)
     config = dataclasses.replace(
         engine, context=engine.context or longest * batch, sequences=max(batch, engine.sequences)
     )  # fmt: skip
-    results: list[dict[str, Any]] = []
+    tests = [Workload(prompt, False, depth)] * (prompt > 0) + [Workload(generate, True, depth, batch)] * (generate > 0)
+    rates: dict[Workload, list[float]] = {test: [] for test in tests}
     with load(model, config) as loaded:
-        suffix = f"@d{depth}" if depth else ""
-        if prompt:
-            if warmup:
-                _prefill(loaded, min(prompt, loaded.chunk), 0, 0)
-            rates = [_prefill(loaded, prompt, depth, run) for run in range(1, repeat + 1)]
-            results.append({"test": f"pp{prompt}{suffix}", "tokens_per_second": rates})
-        if generate:
-            if warmup:
-                _decode(loaded, min(generate, 4), 0, batch, 0)
-            rates = [_decode(loaded, generate, depth, batch, run) for run in range(1, repeat + 1)]
-            together = f"x{batch}" if batch > 1 else ""
-            results.append({"test": f"tg{generate}{together}{suffix}", "tokens_per_second": rates})
+        for number, test in product(range(1, repeat + 1), tests):
+            say = partial(_say, f"{test.name}: run {number} of {repeat}", progress)
+            say(" begins")
+            rates[test].append(rate(loaded, test, number, warmup=warmup, timed=partial(say, " is timed")))
+            say(f": {rates[test][-1]:.1f} tok/s", always=True)
         about = {"model": loaded.file.path.name, "backend": config.backend, "threads": config.threads}
+    results = [{"test": test.name, "tokens_per_second": made} for test, made in rates.items()]
     if json_:
         print_json([{**entry, **about} for entry in results])
     else:
@@ -97,52 +95,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, str, str]:
     return entry["test"], f"{fmean(rates):.2f}", f"{pstdev(rates):.2f}"
 
 
-def _tokens(engine: Engine, count: int, seed: int) -> list[int]:
-    """Random tokens, other ones for each seed, so that no cached prefix helps."""
-    import numpy as np
-
-    return [int(token) for token in np.random.default_rng(seed).integers(0, engine.n_vocab, count)]
-
-
-def _prefill(engine: Engine, count: int, depth: int, seed: int) -> float:
-    session = engine.session()
-    if depth:
-        session.feed(_tokens(engine, depth, 2 * seed))
-    tokens = _tokens(engine, count, 2 * seed + 1)
-    started = time.perf_counter()
-    session.feed(tokens)
-    taken = time.perf_counter() - started
-    session.end()
-    _progress(f"pp{count} run {seed}: {count / taken:.1f} tok/s")
-    return count / taken
-
-
-def _decode(engine: Engine, count: int, depth: int, batch: int, seed: int) -> float:
-    sessions = [engine.session() for _ in range(batch)]
-    for number, session in enumerate(sessions):
-        if depth:
-            session.feed(_tokens(engine, depth, 1000 * seed + number))
-    tokens = _tokens(engine, count * batch, 7 + seed)
-    started = time.perf_counter()
-    for step in range(count):
-        _together(engine, sessions, tokens[step * batch : step * batch + batch])
-    taken = time.perf_counter() - started
-    for session in sessions:
-        session.end()
-    _progress(f"tg{count} run {seed}: {count * batch / taken:.1f} tok/s")
-    return count * batch / taken
-
-
-def _together(engine: Engine, sessions: list[Session], tokens: list[int]) -> None:
-    """One step that gives each session a token."""
-    if len(sessions) == 1:
-        sessions[0].feed(tokens)
-        return
-    from tensormill.engine.together import feed_together
-
-    feed_together(sessions, [[token] for token in tokens])
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(text, file=sys.stderr)
+def _say(run: str, progress: bool, what: str, *, always: bool = False) -> None:
+    """A line on stderr: with --progress all of them, else a run's speed if a terminal is there."""
+    if progress or (always and sys.stderr.isatty()):
+        print(run + what, file=sys.stderr, flush=True)

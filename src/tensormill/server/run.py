@@ -20,6 +20,7 @@ from tensormill.observe.logs import set_up
 from tensormill.observe.traces import Traces
 from tensormill.server.app import application
 from tensormill.server.connection import Connection
+from tensormill.server.heap import keep_large_buffers_apart
 from tensormill.server.keys import Keys
 from tensormill.server.leaving import Leaving
 from tensormill.server.registry import Registry
@@ -38,6 +39,7 @@ def serve(
     _check_public(config, keys)
     _check_tls(config)
     set_up(config.log_level)
+    keep_large_buffers_apart()
     models = [ServedModel(name, p, engine, chat_format=chat_format) for name, p in _named(paths).items()]
     for model in models:
         _ = model.metadata  # a file that is none is refused now
