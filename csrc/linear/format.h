@@ -23,6 +23,10 @@
 // May be left out:
 //     static constexpr bool kHuge;    // scales of 2^100 and more occur
 //     static constexpr bool kOnes;    // all whole scales are 1
+//     static constexpr int kHighFrom, kHighTimes;  // lines<true>(block, j, use) gives lines from kHighFrom on times that,
+//                                     // a power of two, for fewer instructions; such bytes may be above 127
+//     static constexpr bool kRemainders;  // lines are (3 rest - next) / 256 for remainders(block, j, use), which calls
+//                                     // use(t, Bytes rest, Bytes next)
 //     static constexpr int kFold;     // kGroup is 16; whole scale * code + kFold is a byte (of the negated scale where it
 //                                     // is 128). Then Scales::pair(j) is the two of 32 inputs as int16, and
 //                                     // lines<true>(block, j, use) gives lines 4..7 times 16

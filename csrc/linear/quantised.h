@@ -26,38 +26,41 @@ template <class F> constexpr bool shuffled() {
   if constexpr (requires { F::kShuffledWidth; }) return kShuffles;
   return false;
 }
+// Whether they take the remainders of base 3 as they are, which are bytes above 127.
+template <class F> constexpr bool remainders() {
+  if constexpr (requires { F::kRemainders; }) return !kSignedDot;
+  return false;
+}
 // Scratch that GEMV needs for a token.
 template <class F> constexpr int64_t prepared_bytes(int64_t columns) {
   return columns * 8 / F::kGroup + (shuffled<F>() ? columns * Shape<F>::kParts : 0);
 }
 
-// Group j of one packed block; g is its number in the row. Adds to h.
+template <int by> TM_INLINE Ints divided(Ints a) {  // multiples of a power of two
+  if constexpr (by == 1) return a;
+  else return shift_down<__builtin_ctz(by)>(a);
+}
+
+// What a group's products sum up to for each token, exactly: in acc[t][0]; with halves in acc[t][0] and [1], the latter
+// times 16 where the halves are joined.
 template <class F, int NT>
-TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename F::Scales& scales, const Prepared* x,
-                          Floats* h) {
+TM_INLINE void dot_group(const uint8_t* block, int j, int64_t g, const Prepared* x, Ints (&acc)[NT][2]) {
   using S = Shape<F>;
-  constexpr int bytes = F::kBytes / (F::kInputs / 32), ahead = (bytes + 63) / 64;
   constexpr bool two = S::kHalves || NT <= 4;  // few tokens: two chains each, or the dots wait for one another
-  for (int i = 0; i < ahead; ++i) {
-    prefetch_far(block + j * bytes + kPrefetchFar + 64 * i);
-    prefetch(block + j * bytes + kPrefetch + 64 * i);
-  }
-  Ints acc[NT][2];
+  constexpr int times = two && !S::kHalves ? high_times<F>() : 1, second = times > 1 ? high_from<F>() : 4;
   for (int t = 0; t < NT; ++t) {
     acc[t][0] = broadcast(S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g]);
     acc[t][1] = broadcast(!S::kHalves ? 0 : S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g + 1]);
   }
   const auto use = [&](int line, Bytes codes) TM_LAMBDA {
-    for (int t = 0; t < NT; ++t)
-      acc[t][two * (line >> 2)] = dot_at<S::kWide>(acc[t][two * (line >> 2)], codes, x[t].codes + 32 * g + 4 * line);
+    for (int t = 0; t < NT; ++t) {
+      Ints& sum = acc[t][two && line >= second];
+      sum = dot_at<S::kWide>(sum, codes, x[t].codes + 32 * g + 4 * line);
+    }
   };
-  if constexpr (S::kJoined) {
+  if constexpr (S::kJoined || times > 1) {
     F::template lines<true>(block, j, use);
-    for (int t = 0; t < NT; ++t)
-      h[t] = fma(to_floats(dot_words(acc[t][0], acc[t][1], scales.pair(j))), broadcast(x[t].scales[g]), h[t]);
-    return;
-  }
-  if constexpr (shuffled<F>()) {
+  } else if constexpr (shuffled<F>()) {
     F::shuffled(block, j, [&](int line, Bytes codes) TM_LAMBDA {
       for (int t = 0; t < NT; ++t) {
         const int8_t* a = x[t].codes + 32 * S::kParts * g + 4 * line;
@@ -69,6 +72,45 @@ TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename
   } else {
     F::lines(block, j, use);
   }
+  if constexpr (!S::kHalves && two)
+    for (int t = 0; t < NT; ++t) acc[t][0] = add(acc[t][0], divided<times>(acc[t][1]));
+}
+
+// The same from what is left of base 3: lines are (3 rest - next) / 256, and so are their sums.
+template <class F, int NT>
+TM_INLINE void dot_remainders(const uint8_t* block, int j, int64_t g, const Prepared* x, Ints (&acc)[NT][2]) {
+  for (int t = 0; t < NT; ++t) acc[t][0] = acc[t][1] = broadcast(0);
+  F::remainders(block, j, [&](int line, Bytes rest, Bytes next) TM_LAMBDA {
+    for (int t = 0; t < NT; ++t) {
+      const int8_t* a = x[t].codes + 32 * g + 4 * line;
+      acc[t][0] = dot_at<true>(acc[t][0], rest, a);
+      acc[t][1] = dot_at<true>(acc[t][1], next, a);
+    }
+  });
+  for (int t = 0; t < NT; ++t) {
+    const Ints three = add(acc[t][0], add(acc[t][0], acc[t][0]));
+    acc[t][0] = add(broadcast(x[t].start[g]), divided<256>(sub(three, acc[t][1])));
+  }
+}
+
+// Group j of one packed block; g is its number in the row. Adds to h.
+template <class F, int NT>
+TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename F::Scales& scales, const Prepared* x,
+                          Floats* h) {
+  using S = Shape<F>;
+  constexpr int bytes = F::kBytes / (F::kInputs / 32), ahead = (bytes + 63) / 64;
+  for (int i = 0; i < ahead; ++i) {
+    prefetch_far(block + j * bytes + kPrefetchFar + 64 * i);
+    prefetch(block + j * bytes + kPrefetch + 64 * i);
+  }
+  Ints acc[NT][2];
+  if constexpr (remainders<F>()) dot_remainders<F, NT>(block, j, g, x, acc);
+  else dot_group<F, NT>(block, j, g, x, acc);
+  if constexpr (S::kJoined) {
+    for (int t = 0; t < NT; ++t)
+      h[t] = fma(to_floats(dot_words(acc[t][0], acc[t][1], scales.pair(j))), broadcast(x[t].scales[g]), h[t]);
+    return;
+  }
   Floats scale[2], less[2];
   if constexpr (S::kScaling != Scaling::kNone)
     for (int i = 0; i < S::kParts; ++i) {
@@ -77,9 +119,7 @@ TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename
     }
   for (int t = 0; t < NT; ++t) {
     const Floats da = broadcast(x[t].scales[g]);
-    const Ints first = S::kHalves || !two ? acc[t][0] : add(acc[t][0], acc[t][1]);
-    h[t] = fma(product<S>(first, scale[0], less[0]), da, h[t]);
-    if constexpr (S::kHalves) h[t] = fma(product<S>(acc[t][1], scale[1], less[1]), da, h[t]);
+    for (int i = 0; i < S::kParts; ++i) h[t] = fma(product<S>(acc[t][i], scale[i], less[i]), da, h[t]);
   }
   if constexpr (S::kMins && !S::kWhole)
     for (int t = 0; t < NT; ++t) h[t] = fnma(min_of<F>(scales, j), broadcast(x[t].sum[g]), h[t]);

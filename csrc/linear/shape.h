@@ -66,6 +66,16 @@ struct DecodedShape<F, true> : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGr
   static constexpr bool kFolded = true;
 };
 
+// What the last lines may come times (format.h): bytes above 127 must be as good as others.
+template <class F> constexpr int high_times() {
+  if constexpr (requires { F::kHighTimes; }) return kSignedDot ? 1 : F::kHighTimes;
+  return 1;
+}
+template <class F> constexpr int high_from() {
+  if constexpr (high_times<F>() > 1) return F::kHighFrom;
+  return 4;
+}
+
 // What Scaling::kMagic adds to a product with scale s.
 TM_INLINE Floats less_of(Floats s) { return mul(s, broadcast(-kMagic)); }
 

@@ -45,11 +45,11 @@ TM_INLINE Floats load_bf16(const void* p) {
   TM_BOTH(Floats, _mm256_castsi256_ps(_mm256_slli_epi32(
                       _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)), 16)));
 }
-// 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
-TM_INLINE Floats load_e4m3(const void* p) {
+// Half of 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
+TM_INLINE Floats load_half_e4m3(const void* p) {
   const __m256i wide = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p))), 7);
   const __m128i half[2] = {_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1)};
-  TM_BOTH(Floats, _mm256_mul_ps(_mm256_cvtph_ps(half[i]), _mm256_set1_ps(256.0f)));
+  TM_BOTH(Floats, _mm256_mul_ps(_mm256_cvtph_ps(half[i]), _mm256_set1_ps(128.0f)));
 }
 
 TM_INLINE Ints broadcast(int32_t x) { TM_BOTH(Ints, _mm256_set1_epi32(x)); }
@@ -96,6 +96,7 @@ TM_INLINE Ints bit_and(Ints a, Ints b) { TM_BOTH(Ints, _mm256_and_si256(a.v[i], 
 TM_INLINE Ints max(Ints a, Ints b) { TM_BOTH(Ints, _mm256_max_epi32(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Ints shift_left(Ints a) { TM_BOTH(Ints, _mm256_slli_epi32(a.v[i], n)); }
 template <int n> TM_INLINE Ints shift_right(Ints a) { TM_BOTH(Ints, _mm256_srli_epi32(a.v[i], n)); }
+template <int n> TM_INLINE Ints shift_down(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(a.v[i], n)); }  // keeps the sign
 TM_INLINE Ints shift_right(Ints a, int n) { TM_BOTH(Ints, _mm256_srli_epi32(a.v[i], n)); }
 TM_INLINE Floats to_floats(Ints a) { TM_BOTH(Floats, _mm256_cvtepi32_ps(a.v[i])); }
 TM_INLINE Ints bits(Floats a) { TM_BOTH(Ints, _mm256_castps_si256(a.v[i])); }
@@ -138,6 +139,11 @@ TM_INLINE void store(void* p, Bytes a) {
 }
 TM_INLINE Bytes broadcast_byte(int x) { TM_BOTH(Bytes, _mm256_set1_epi8(static_cast<char>(x))); }
 TM_INLINE Bytes as_bytes(Ints a) { TM_BOTH(Bytes, a.v[i]); }
+// Whether a byte is below n > 0.
+TM_INLINE bool any_below(Bytes a, int n) {
+  const __m256i most = _mm256_set1_epi8(static_cast<char>(n - 1)), least = _mm256_min_epu8(a.v[0], a.v[1]);
+  return _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(least, most), least)) != 0;
+}
 TM_INLINE Bytes add(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_add_epi8(a.v[i], b.v[i])); }
 TM_INLINE Bytes times(Bytes a, Ints n) {  // the four bytes of a lane times its number, modulo 256
   const __m256i byte = _mm256_set1_epi16(255);

@@ -33,10 +33,10 @@ TM_INLINE Floats load_bf16(const void* p) {
   return {_mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16))};
 }
-// 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
-TM_INLINE Floats load_e4m3(const void* p) {
+// Half of 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
+TM_INLINE Floats load_half_e4m3(const void* p) {
   const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
-  return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(wide, 7)), _mm512_set1_ps(256.0f))};
+  return {_mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(wide, 7)), _mm512_set1_ps(128.0f))};
 }
 
 TM_INLINE Ints broadcast(int32_t x) { return {_mm512_set1_epi32(x)}; }
@@ -84,6 +84,7 @@ TM_INLINE Ints bit_and(Ints a, Ints b) { return {_mm512_and_si512(a.v, b.v)}; }
 TM_INLINE Ints max(Ints a, Ints b) { return {_mm512_max_epi32(a.v, b.v)}; }
 template <int n> TM_INLINE Ints shift_left(Ints a) { return {_mm512_slli_epi32(a.v, n)}; }
 template <int n> TM_INLINE Ints shift_right(Ints a) { return {_mm512_srli_epi32(a.v, n)}; }
+template <int n> TM_INLINE Ints shift_down(Ints a) { return {_mm512_srai_epi32(a.v, n)}; }  // keeps the sign
 TM_INLINE Ints shift_right(Ints a, int n) { return {_mm512_srli_epi32(a.v, static_cast<unsigned>(n))}; }
 TM_INLINE Floats to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
 TM_INLINE Ints bits(Floats a) { return {_mm512_castps_si512(a.v)}; }
@@ -109,6 +110,10 @@ TM_INLINE Bytes load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }
 TM_INLINE void store(void* p, Bytes a) { _mm512_storeu_si512(p, a.v); }
 TM_INLINE Bytes broadcast_byte(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
 TM_INLINE Bytes as_bytes(Ints a) { return {a.v}; }
+// Whether a byte is below n > 0.
+TM_INLINE bool any_below(Bytes a, int n) {
+  return _mm512_cmplt_epu8_mask(a.v, _mm512_set1_epi8(static_cast<char>(n))) != 0;
+}
 TM_INLINE Bytes add(Bytes a, Bytes b) { return {_mm512_add_epi8(a.v, b.v)}; }
 TM_INLINE Bytes times(Bytes a, Ints n) {  // the four bytes of a lane times its number, modulo 256
   const __m512i low = _mm512_set1_epi32(0xFFFF), byte = _mm512_set1_epi16(255);

@@ -37,29 +37,40 @@ template <int entries> TM_INLINE Bytes look_up_in(const uint8_t* table, Bytes in
   }
 }
 // By the low six bits.
-TM_INLINE Bytes look_up_64(const uint8_t* table, Bytes index) {
-  return {_mm512_permutexvar_epi8(index.v, _mm512_load_si512(table))};
+TM_INLINE Bytes look_up_64(const uint8_t* table, __m512i index) {
+  return {_mm512_permutexvar_epi8(index, _mm512_load_si512(table))};
 }
-// Bytes u = 64 + v whose bit of `signs` is set become 64 - v.
-TM_INLINE Bytes mirror(Bytes u, Bytes signs, int bit) {
-  const __mmask64 negative = _mm512_test_epi8_mask(signs.v, _mm512_set1_epi8(static_cast<char>(1 << bit)));
-  return {_mm512_mask_sub_epi8(u.v, negative, _mm512_set1_epi8(static_cast<char>(128)), u.v)};
+TM_INLINE __m512i put_in(__m512i a, int mask, __m512i bits) {  // bits of the mask, into each byte of a
+  return _mm512_ternarylogic_epi32(_mm512_set1_epi8(static_cast<char>(mask)), bits, a, 0xCA);
 }
-// The values of 64 indexes of a codebook (linear/shuffles.h): use(p, 64 +- value p of each), for p < width.
-template <int width, int entries, class Use>
-TM_INLINE void shuffled_values(const uint8_t* tables, Bytes index, const uint8_t* high_bits, Use use) {
+// The values of 64 indexes of a codebook (linear/shuffles.h): use(p, 64 +- value p of each), for p < width. Value p of a
+// code is negative where bit width nibble + p of its byte of `signs` is set: that bit takes the place of others in the
+// code's packed levels, and level and sign are looked up at once.
+template <int width, int entries, int nibble, class Use>
+TM_INLINE void shuffled_values(const uint8_t* tables, Bytes index, const uint8_t* high_bits, Bytes signs, Use use) {
   const __mmask64 bit7 = _mm512_movepi8_mask(index.v), bit6 = _mm512_movepi8_mask(_mm512_add_epi8(index.v, index.v));
   __mmask64 high[2] = {};
   if constexpr (entries > 256) std::memcpy(high, high_bits, entries == 512 ? 8 : 16);
   const uint8_t* fields = tables + 2 * entries;
-  for (int half = 0; half < 2; ++half) {
-    const Bytes packed = look_up_in<entries>(tables + half * entries, index, bit6, bit7, high);
-    use(half * width / 2, look_up_64(fields, packed));
-    use(half * width / 2 + 1, look_up_64(fields + 64, packed));
-    if constexpr (width == 8) {
-      use(half * 4 + 2, look_up_64(fields + 128, packed));
-      use(half * 4 + 3, look_up_64(fields + 128, shift_right<2>(packed)));
-    }
+  const __m512i left = _mm512_slli_epi16(signs.v, 4), right = _mm512_srli_epi16(signs.v, 4);
+  const __m512i first = look_up_in<entries>(tables, index, bit6, bit7, high).v;
+  const __m512i last = look_up_in<entries>(tables + entries, index, bit6, bit7, high).v;
+  if constexpr (width == 8) {
+    const auto four = [&](int p, __m512i packed, __m512i late, __m512i early) TM_LAMBDA {
+      const __m512i even = put_in(packed, 0x0C, late), odd = _mm512_srli_epi16(put_in(packed, 0x30, early), 2);
+      use(p, look_up_64(fields, odd));
+      use(p + 1, look_up_64(fields + 64, odd));
+      use(p + 2, look_up_64(fields, even));
+      use(p + 3, look_up_64(fields + 64, even));
+    };
+    four(0, first, signs.v, left);
+    four(4, last, right, signs.v);
+  } else {
+    const __m512i bits = nibble == 0 ? signs.v : right;
+    use(0, look_up_64(fields, put_in(first, 0x10, nibble == 0 ? left : signs.v)));
+    use(1, look_up_64(fields + 64, put_in(first, 0x02, bits)));
+    use(2, look_up_64(fields + 128, put_in(last, 0x04, bits)));
+    use(3, look_up_64(fields + 192, put_in(last, 0x08, bits)));
   }
 }
 // 32 codes in the order of shuffled lines: byte b of word p is input 8 b + p (width 8), of word 4 v + p input

@@ -93,6 +93,7 @@ template <int n> TM_INLINE Ints shift_right(Ints a) {  // logical
   if constexpr (n == 0) return a;
   else { TM_EACH(Ints, vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a.v[i]), n))); }
 }
+template <int n> TM_INLINE Ints shift_down(Ints a) { TM_EACH(Ints, vshrq_n_s32(a.v[i], n)); }  // keeps the sign
 TM_INLINE Ints shift_right(Ints a, int n) {
   TM_EACH(Ints, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.v[i]), vdupq_n_s32(-n))));
 }
@@ -115,10 +116,10 @@ TM_INLINE void store_s8(int8_t* p, Ints a) {
   const int16x8_t high = vcombine_s16(vqmovn_s32(a.v[2]), vqmovn_s32(a.v[3]));
   vst1q_s8(p, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
 }
-// 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
-TM_INLINE Floats load_e4m3(const void* p) {
+// Half of 16 E4M3 bytes 0 .. 0x7E: shifted by 7 they are f16 of 1/256 of the value, subnormals included.
+TM_INLINE Floats load_half_e4m3(const void* p) {
   const Ints wide = load_u8_ints(p);
-  TM_EACH(Floats, vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(vshlq_n_s32(wide.v[i], 7))))), 256.0f));
+  TM_EACH(Floats, vmulq_n_f32(vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(vshlq_n_s32(wide.v[i], 7))))), 128.0f));
 }
 
 TM_INLINE void store_s16(int16_t* p, Ints a) {
@@ -131,6 +132,10 @@ TM_INLINE void store(void* p, Bytes a) {
 }
 TM_INLINE Bytes broadcast_byte(int x) { TM_EACH(Bytes, vdupq_n_u8(static_cast<uint8_t>(x))); }
 TM_INLINE Bytes as_bytes(Ints a) { TM_EACH(Bytes, vreinterpretq_u8_s32(a.v[i])); }
+// Whether a byte is below n > 0.
+TM_INLINE bool any_below(Bytes a, int n) {
+  return vminvq_u8(vminq_u8(vminq_u8(a.v[0], a.v[1]), vminq_u8(a.v[2], a.v[3]))) < n;
+}
 TM_INLINE Bytes add(Bytes a, Bytes b) { TM_EACH(Bytes, vaddq_u8(a.v[i], b.v[i])); }
 TM_INLINE Bytes times(Bytes a, Ints n) {  // the four bytes of a lane times its number, modulo 256
   const int32x4_t low = vdupq_n_s32(255), ones = vdupq_n_s32(0x01010101);

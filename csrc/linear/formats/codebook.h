@@ -105,9 +105,9 @@ template <class Row> struct SignedCodebook : Row {
     const uint8_t* tables = shuffles[static_cast<int>(Row::kType)];
     const Bytes signs = load_bytes(at + 64 * kVectors);
     unroll<kVectors>([&](auto v) TM_LAMBDA {
-      shuffled_values<Row::kWidth, 256 << Row::kHighBits>(
-          tables, load_bytes(at + 64 * v), high(block, j) + 8 * v * Row::kHighBits,
-          [&](int p, Bytes value) TM_LAMBDA { use(4 * v + p, mirror(value, signs, 4 * v + p)); });
+      shuffled_values<Row::kWidth, 256 << Row::kHighBits, v>(
+          tables, load_bytes(at + 64 * v), high(block, j) + 8 * v * Row::kHighBits, signs,
+          [&](int p, Bytes value) TM_LAMBDA { use(4 * v + p, value); });
     });
   }
 #endif

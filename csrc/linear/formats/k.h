@@ -4,8 +4,8 @@
 //   Q2_K    | d, dmin [16] f16 64 B | (scale, min) nibbles [16 groups][16 rows] 256 B | 8 x 2 pair lines |   1344 B
 //   Q3_K    front: d [16] 32 B | scales: S0 S1 S2 | 8 x 3 triple lines |                                     1728 B
 //   Q4_K    | d, dmin 64 B | scales: S M H | 8 x 4 nibble lines |                                            2304 B
-//   Q5_K    | d, dmin 64 B | scales: S M H | 8 x (bit line, 4 nibble lines) |                                2816 B
-//   Q6_K    front: d 32 B | scales int8 [16 groups][16 rows] 256 B | 8 x (2 pair lines, 4 nibble lines) |    3328 B
+//   Q5_K    | d, dmin 64 B | scales: S M H | 8 x 5 lines of fives |                                           2816 B
+//   Q6_K    front: d 32 B | scales int8 [16 groups][16 rows] 256 B | 8 x 6 lines of sixes |                  3328 B
 //   IQ4_XS  | d 32 B | high 2 bits of scales 32 B | low 4 bits 64 B | 8 x 4 nibble lines |                   2176 B
 //
 //   S (M): low 4 bits of the scales (mins), [4 groups][16 rows] bytes, low nibbles groups 0..3, high ones 4..7.
@@ -65,9 +65,9 @@ TM_INLINE void add_pairs(const uint8_t* q, int j, int to, uint8_t* codes) {
 }
 
 struct Q4_K : SixBitScales {
-  static constexpr int kBytes = 2304, kFileBytes = 144;
-  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    nibble_lines(block + 256 + 256 * j, use);
+  static constexpr int kBytes = 2304, kFileBytes = 144, kHighFrom = 4, kHighTimes = 16;
+  template <bool high = false, class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    nibble_lines<high>(block + 256 + 256 * j, use);
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -82,9 +82,9 @@ struct Q4_K : SixBitScales {
 };
 
 struct Q5_K : SixBitScales {
-  static constexpr int kBytes = 2816, kFileBytes = 176;
-  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    five_bit_lines(block + 256 + 320 * j, block + 320 + 320 * j, use);
+  static constexpr int kBytes = 2816, kFileBytes = 176, kHighFrom = 5, kHighTimes = 8;
+  template <bool high = false, class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    five_bit_lines<high>(block + 256 + 320 * j, use);
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -93,8 +93,7 @@ struct Q5_K : SixBitScales {
         uint8_t codes[32] = {};
         add_nibbles(rows[r] + 48, j, codes);
         add_bits(rows[r] + 16, j, 1, 4, codes);
-        put_bits(codes, 4, r, out + 256 + 320 * j);
-        put_nibbles(codes, r, out + 320 + 320 * j);
+        put_fives(codes, r, out + 256 + 320 * j);
       }
     }
   }
@@ -113,7 +112,7 @@ struct Q6_K {
     TM_INLINE Floats d() const { return load_f16(front); }
   };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    six_bit_lines(block + 256 + 384 * j, block + 384 + 384 * j, use);
+    six_bit_lines(block + 256 + 384 * j, use);
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -124,8 +123,7 @@ struct Q6_K {
         uint8_t codes[32] = {};
         add_bits(low + 64 * (j / 4) + 32 * (j % 2), j / 2 % 2 * 4, 15, 0, codes);
         add_pairs(high, j, 4, codes);
-        put_pairs(codes, 4, r, out + 256 + 384 * j);
-        put_nibbles(codes, r, out + 384 + 384 * j);
+        put_sixes(codes, r, out + 256 + 384 * j);
       }
     }
   }

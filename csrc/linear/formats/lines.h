@@ -29,10 +29,28 @@ TM_INLINE void put_pairs(const uint8_t* codes, int shift, int row, uint8_t* at) 
   }
 }
 
-TM_INLINE void put_bits(const uint8_t* codes, int shift, int row, uint8_t* at) {  // 1 line: bit t is line t
-  uint32_t v = 0;
-  for (int t = 0; t < 8; ++t) v |= (load_u32(codes + 4 * t) >> shift & 0x01010101) << t;
-  store_u32(at + 4 * row, v);
+// 5 lines of 8 codes of five bits: line i has the i-th of the 8 in its low bits; the 15 bits above are the last three,
+// bits 4..2 of which lie in the top bits of lines 0, 2, 4, bits 1..0 in bits 6..5 of lines 1 and 3, and of the last one in
+// bit 7 of lines 1 and 3.
+TM_INLINE void put_fives(const uint8_t* codes, int row, uint8_t* at) {
+  uint32_t c[8];
+  for (int t = 0; t < 8; ++t) c[t] = load_u32(codes + 4 * t);
+  const auto bits = [](uint32_t v, int from, uint32_t mask, int to) { return (v >> from & mask * 0x01010101) << to; };
+  c[0] |= bits(c[5], 2, 7, 5);
+  c[1] |= bits(c[5], 0, 3, 5) | bits(c[7], 1, 1, 7);
+  c[2] |= bits(c[6], 2, 7, 5);
+  c[3] |= bits(c[6], 0, 3, 5) | bits(c[7], 0, 1, 7);
+  c[4] |= bits(c[7], 2, 7, 5);
+  for (int t = 0; t < 5; ++t) store_u32(at + 64 * t + 4 * row, c[t]);
+}
+
+// 6 lines of 8 codes of six bits, 3 of 4 each: line i has the i-th of the 4 in its low bits and bits 2 i, 2 i + 1 of the
+// last above them.
+TM_INLINE void put_sixes(const uint8_t* codes, int row, uint8_t* at) {
+  for (int h = 0; h < 2; ++h)
+    for (int t = 0; t < 3; ++t)
+      store_u32(at + 192 * h + 64 * t + 4 * row,
+                load_u32(codes + 16 * h + 4 * t) | (load_u32(codes + 16 * h + 12) >> 2 * t & 0x03030303) << 6);
 }
 
 // The same of a word whose bit j is input j's.
@@ -53,12 +71,13 @@ inline void put_half(const uint8_t* f16, int row, uint8_t* at) { std::memcpy(at 
 
 // ---- and reading them back as lines ----
 
-template <class Use> TM_INLINE void nibble_lines(const uint8_t* at, Use use) {
-  const Bytes low = broadcast_byte(15);
+// `high`: lines 4..7 times 16, which needs no shift.
+template <bool high = false, class Use> TM_INLINE void nibble_lines(const uint8_t* at, Use use) {
+  const Bytes low = broadcast_byte(15), top = broadcast_byte(0xF0);
   unroll<4>([&](auto t) TM_LAMBDA {
     const Bytes raw = load_bytes(at + 64 * t);
     use(t, bit_and(raw, low));
-    use(t + 4, bit_and(shift_right<4>(raw), low));
+    use(t + 4, high ? bit_and(raw, top) : bit_and(shift_right<4>(raw), low));
   });
 }
 
@@ -68,24 +87,32 @@ template <int from, int to> TM_INLINE Bytes move_bits(Bytes a) {  // bit `from` 
   else return shift_right<from - to>(a);
 }
 
-// Nibbles and a fifth bit.
-template <class Use> TM_INLINE void five_bit_lines(const uint8_t* high_at, const uint8_t* at, Use use) {
-  const Bytes low = broadcast_byte(15), bit = broadcast_byte(16), high = load_bytes(high_at);
-  unroll<4>([&](auto t) TM_LAMBDA {
-    const Bytes raw = load_bytes(at + 64 * t);
-    use(t, and_or(move_bits<t, 4>(high), bit, bit_and(raw, low)));
-    use(t + 4, and_or(move_bits<t + 4, 4>(high), bit, bit_and(shift_right<4>(raw), low)));
+// Eight lines of five bits in five. `high`: lines 5..7 times 8.
+template <bool high = false, class Use> TM_INLINE void five_bit_lines(const uint8_t* at, Use use) {
+  const Bytes low = broadcast_byte(31), top = broadcast_byte(0xE0), next = broadcast_byte(0x18);
+  Bytes raw[5];
+  unroll<5>([&](auto t) TM_LAMBDA {
+    raw[t] = load_bytes(at + 64 * t);
+    use(t, bit_and(raw[t], low));
   });
+  const Bytes last = and_or(shift_right<4>(raw[3]), broadcast_byte(0x08), bit_and(raw[4], top));
+  const Bytes eights[3] = {and_or(shift_right<2>(raw[1]), next, bit_and(raw[0], top)),
+                           and_or(shift_right<2>(raw[3]), next, bit_and(raw[2], top)),
+                           and_or(shift_right<3>(raw[1]), broadcast_byte(0x10), last)};
+  unroll<3>([&](auto t) TM_LAMBDA { use(5 + t, high ? eights[t] : bit_and(shift_right<3>(eights[t]), low)); });
 }
 
-// Nibbles and two bits above.
-template <class Use> TM_INLINE void six_bit_lines(const uint8_t* high_at, const uint8_t* at, Use use) {
-  const Bytes low = broadcast_byte(15), bits = broadcast_byte(48);
-  const Bytes high0 = load_bytes(high_at), high1 = load_bytes(high_at + 64);
-  unroll<4>([&](auto t) TM_LAMBDA {
-    const Bytes raw = load_bytes(at + 64 * t);
-    use(t, and_or(move_bits<2 * t, 4>(high0), bits, bit_and(raw, low)));
-    use(t + 4, and_or(move_bits<2 * t, 4>(high1), bits, bit_and(shift_right<4>(raw), low)));
+// Eight lines of six bits in six.
+template <class Use> TM_INLINE void six_bit_lines(const uint8_t* at, Use use) {
+  unroll<2>([&](auto h) TM_LAMBDA {
+    Bytes raw[3];
+    unroll<3>([&](auto t) TM_LAMBDA {
+      raw[t] = load_bytes(at + 192 * h + 64 * t);
+      use(4 * h + t, bit_and(raw[t], broadcast_byte(63)));
+    });
+    use(4 * h + 3, and_or(shift_right<6>(raw[0]), broadcast_byte(3),
+                          and_or(shift_right<4>(raw[1]), broadcast_byte(0x0C),
+                                 bit_and(shift_right<2>(raw[2]), broadcast_byte(0x30)))));
   });
 }
 

@@ -26,8 +26,16 @@ struct MXFP4 {
   }
   struct Scales {
     const uint8_t* block;
-    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
-    TM_INLINE Floats scale(int k) const { return half_power(load_u8_ints(block + 16 * k)); }
+    alignas(64) uint8_t less[64];  // e - 1
+    bool tiny;                     // some are below 2
+    TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {
+      const Bytes e = load_bytes(block);
+      store(less, add(e, broadcast_byte(-1)));
+      tiny = any_below(e, 2);
+    }
+    TM_INLINE Floats scale(int k) const {
+      return tiny ? half_power(load_u8_ints(block + 16 * k)) : from_bits(shift_left<23>(load_u8_ints(less + 16 * k)));
+    }
   };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     table_lines(kFP4Codes, block + 64 + 256 * j, use);
@@ -49,7 +57,7 @@ struct NVFP4 {
   struct Scales {
     const uint8_t* block;
     TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
-    TM_INLINE Floats scale(int k) const { return mul(load_e4m3(block + 16 * k), broadcast(0.5f)); }
+    TM_INLINE Floats scale(int k) const { return load_half_e4m3(block + 16 * k); }
   };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     table_lines(kFP4Codes, block + 64 + 256 * j, use);
@@ -142,18 +150,22 @@ struct TQ2_0 : Ternary {
 
 struct TQ1_0 : Ternary {
   static constexpr int kBytes = 832, kFileBytes = 54;
+  static constexpr bool kRemainders = true;
   static constexpr uint8_t kPowers[5] = {1, 3, 9, 27, 81};
 
   static TM_INLINE unsigned trit(uint8_t byte, int k) { return static_cast<uint8_t>(byte * kPowers[k]) * 3u >> 8; }
 
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    remainders(block, j, [&](int t, Bytes rest, Bytes) TM_LAMBDA { use(t, thirds(rest)); });
+  }
+  template <class Use> static TM_INLINE void remainders(const uint8_t* block, int j, Use use) {
     const uint8_t* at = block + 8 * j / 5 * 64;
     switch (8 * j % 5) {
-      case 0: return lines_from<0>(at, use);
-      case 1: return lines_from<1>(at, use);
-      case 2: return lines_from<2>(at, use);
-      case 3: return lines_from<3>(at, use);
-      default: return lines_from<4>(at, use);
+      case 0: return rests_from<0>(at, use);
+      case 1: return rests_from<1>(at, use);
+      case 2: return rests_from<2>(at, use);
+      case 3: return rests_from<3>(at, use);
+      default: return rests_from<4>(at, use);
     }
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
@@ -171,13 +183,15 @@ struct TQ1_0 : Ternary {
 
  private:
   static TM_INLINE Bytes triple(Bytes a) { return add(a, add(a, a)); }
-  // Eight lines, the first of which is trit `skip` of the bytes at `at`.
-  template <int skip, class Use> static TM_INLINE void lines_from(const uint8_t* at, Use use) {
+  // Of eight lines, the first of which is trit `skip` of the bytes at `at`.
+  template <int skip, class Use> static TM_INLINE void rests_from(const uint8_t* at, Use use) {
     Bytes rest = load_bytes(at);
     for (int i = 0; i < skip; ++i) rest = triple(rest);
     unroll<8>([&](auto t) TM_LAMBDA {
-      if constexpr (t != 0) rest = (skip + t) % 5 == 0 ? load_bytes(at + (skip + t) / 5 * 64) : triple(rest);
-      use(t, thirds(rest));
+      if constexpr (t != 0 && (skip + t) % 5 == 0) rest = load_bytes(at + (skip + t) / 5 * 64);
+      const Bytes next = triple(rest);
+      use(t, rest, next);
+      rest = next;
     });
   }
   static unsigned code(const uint8_t* in, int input) {  // 160 inputs in 32 bytes, 80 in 16, 16 in 4
