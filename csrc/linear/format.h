@@ -22,7 +22,6 @@
 //   };                                // rows: the file's blocks of this packed block, `blocks` of them exist
 //
 // May be left out:
-//     static constexpr bool kDear;    // decoding costs more than scratch does, from 9 tokens on
 //     static constexpr bool kHuge;    // scales of 2^100 and more occur
 //     static constexpr bool kOnes;    // all whole scales are 1
 //     static constexpr int kHighFrom, kHighTimes;  // lines<true>(block, j, use) gives lines from kHighFrom on times that,

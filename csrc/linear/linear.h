@@ -28,7 +28,7 @@ namespace mill::linear {
 inline constexpr int64_t kMaxColumns = 262144;         // of a quantised matrix
 inline constexpr int64_t kPanel = 16;                  // output rows of a panel
 inline constexpr int64_t kWordInputs = 64;             // inputs that share a scale of 16-bit codes
-inline constexpr size_t kScratchBytes = 128 * 1024;    // one per thread, 64-byte aligned, contents undefined
+inline constexpr size_t kScratchBytes = 320 * 1024;    // one per thread, 64-byte aligned, contents undefined
 
 enum class Type : int32_t {  // ggml's ids
   F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13,

@@ -1,21 +1,15 @@
 // The product for every quantised format (format.h): GEMV for few tokens, straight from the packed bits, and GEMM
-// for many, from byte lines decoded into scratch. Both follow the one arithmetic of linear.h, group by group.
+// for many (sweep.h), from byte lines decoded into scratch. Both follow the one arithmetic of linear.h, group by group.
 #pragma once
 #include "linear/call.h"
-#include "linear/format.h"
+#include "linear/decode.h"
 #include "linear/shape.h"
-#include "linear/tile.h"
+#include "linear/sweep.h"
 #include "simd/codebooks.h"
 
 namespace mill::TM_ISA::linear {
 
-inline constexpr int kGemvTile = kTileTokens > 4 ? 8 : 4;  // tokens that share one decoding in registers
-// Up to here lines written to scratch are not worth it.
-inline constexpr int kGemvTokens = kTileTokens > 4 ? 32 : 4;
-template <class F> constexpr int gemv_tokens() {
-  if constexpr (requires { F::kDear; }) return kGemvTile;
-  return kGemvTokens;
-}
+inline constexpr int kGemvTile = kTileTokens > 4 ? 8 : 4;  // tokens that share one decoding in registers; more: GEMM
 // Bytes ahead, into the first and the second cache: the nearest cache alone has too few requests under way for DRAM
 // (26 of 34 GB/s with two threads, 32 with both).
 inline constexpr int64_t kPrefetch = 2048, kPrefetchFar = 16384;
@@ -45,16 +39,6 @@ template <class F> constexpr bool halved() {
 // Scratch that GEMV needs for a token.
 template <class F> constexpr int64_t prepared_bytes(int64_t columns) {
   return columns * 8 / F::kGroup + (shuffled<F>() ? columns * Shape<F>::kParts : 0);
-}
-
-template <class F> TM_INLINE Floats scale_of(const typename F::Scales& s, int k) {
-  if constexpr (F::kWhole) return to_floats(s.whole(k));
-  else return s.scale(k);
-}
-template <class F> TM_INLINE Floats min_of(const typename F::Scales& s, int k) {
-  if constexpr (requires { s.float_min(k); }) return s.float_min(k);
-  else if constexpr (F::kWhole) return to_floats(s.whole_min(k));
-  else return s.min(k);
 }
 
 template <int by> TM_INLINE Ints divided(Ints a) {  // multiples of a power of two
@@ -203,78 +187,11 @@ void gemv_of(int n, const uint8_t* panel, int64_t columns, const Prepared* x, fl
   gemv<F, NT>(panel, columns, x, out, n, valid);
 }
 
-// Line t of a block's group j as GEMM wants it: its scale folded into the code, where the format is folded.
-template <class F> TM_INLINE Bytes decoded(Bytes codes, const typename F::Scales& s, int j, int line) {
-  if constexpr (!DecodedShape<F>::kFolded) return codes;
-  else {
-    const Ints whole = s.whole(j * 32 / F::kGroup + (F::kGroup == 16 ? line >> 2 : 0));
-    constexpr bool negated = F::kFold != 0;
-    return add(times(add(codes, broadcast_byte(-F::kOffset)), negated ? sub(broadcast(0), whole) : whole),
-               broadcast_byte(F::kFold));
-  }
-}
-
-// Groups [g0, g0 + n) of 32 inputs of a panel.
-template <class F> void decode_groups(const uint8_t* panel, int64_t columns, int64_t g0, int n, DecodedPanel& to) {
-  using S = DecodedShape<F>;
-  constexpr int per_block = F::kInputs / 32;
-  const int64_t b0 = g0 / per_block;
-  const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns) + b0 * F::kBytes;
-  for (int j0 = 0; j0 < n; j0 += per_block, block += F::kBytes) {
-    const typename F::Scales s(panel + (b0 + j0 / per_block) * F::kFront, block);
-    const int end = n - j0 < per_block ? n - j0 : per_block;
-    if constexpr (S::kScaling != Scaling::kNone)
-      for (int k = 0; k < end * S::kParts; ++k) {
-        const Floats scale = scale_of<F>(s, k);
-        store(to.scale + 16 * (j0 * S::kParts + k), scale);
-        store(to.less + 16 * (j0 * S::kParts + k), less_of(scale));
-      }
-    if constexpr (S::kMins)
-      for (int k = 0; k < end * S::kMinParts; ++k) store(to.min + 16 * (j0 * S::kMinParts + k), min_of<F>(s, k));
-    if constexpr (S::kWhole) {
-      store(to.d + 16 * (j0 / kBlockGroups), S::kFolded && S::kOffset != 0 ? sub(zero_floats(), s.d()) : s.d());
-      if constexpr (S::kMins) store(to.dmin + 16 * (j0 / kBlockGroups), s.dmin());
-    }
-    for (int j = 0; j < end; ++j)
-      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
-        store(to.lines + ((j0 + j) * 8 + line) * 64, decoded<F>(codes, s, j, line));
-      });
-  }
-}
-
-template <class F> void decode_row(const uint8_t* panel, int row, int64_t columns, float* out) {
-  constexpr int per_block = F::kInputs / 32, scales = F::kInputs / F::kGroup;
-  const uint8_t* block = panel + front_bytes(geometry_of<F>(), columns);
-  for (int64_t g0 = 0; g0 < columns / 32; g0 += per_block, block += F::kBytes, panel += F::kFront) {
-    alignas(64) uint8_t lines[F::kInputs * 16];
-    alignas(64) float scale[scales * 16], min[scales * 16];
-    const typename F::Scales s(panel, block);
-    for (int k = 0; k < scales; ++k) {
-      Floats d = scale_of<F>(s, k);
-      if constexpr (F::kWhole) d = mul(d, s.d());
-      store(scale + 16 * k, d);
-      if constexpr (F::kMins) {
-        Floats m = min_of<F>(s, k);
-        if constexpr (F::kWhole) m = mul(m, s.dmin());
-        store(min + 16 * k, m);
-      }
-    }
-    const int n = static_cast<int>(columns / 32 - g0 < per_block ? columns / 32 - g0 : per_block);
-    for (int j = 0; j < n; ++j)
-      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA { store(lines + (j * 8 + line) * 64, codes); });
-    for (int k = 0; k < 32 * n; ++k) {
-      const int code = lines[(k / 4) * 64 + 4 * row + k % 4] - F::kOffset;
-      const float value = static_cast<float>(code) * scale[k / F::kGroup * 16 + row];
-      out[32 * g0 + k] = F::kMins ? value - min[k / F::kGroup * 16 + row] : value;
-    }
-  }
-}
-
-// Tokens [t0, t0 + n) of the call, n <= kGemvTokens: a panel stays in the cache while the tiles of tokens pass.
+// Tokens [t0, t0 + n) of the call, n <= kGemvTile.
 template <class F>
 void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, int64_t t0, int n, uint8_t* scratch) {
   using S = Shape<F>;
-  Prepared x[kGemvTokens + kGemvTile];
+  Prepared x[kGemvTile];
   const int64_t groups = m.columns / 32, parts = groups * (32 / F::kGroup), bytes = panel_size(geometry_of<F>(), m.columns);
   for (int t = 0; t < n; ++t) {
     const Tokens row = call.token(t0 + t);
@@ -289,41 +206,11 @@ void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, 
       x[t].codes = codes;
     }
   }
-  for (int t = n; t < n + kGemvTile; ++t) x[t] = x[n - 1];
-  const int tiles = (n + kGemvTile - 1) / kGemvTile, tile = (n + tiles - 1) / tiles;
-  for (int64_t p = begin; p < end; ++p)
-    for (int i = 0; i < n; i += tile) {
-      const int nt = n - i < tile ? n - i : tile;
-      float* out[kGemvTile];
-      for (int t = 0; t < nt; ++t) out[t] = call.row(t0 + i + t) + p * kPanel;
-      gemv_of<F>(nt, m.data + p * bytes, m.columns, x + i, out, valid_rows(m, p));
-    }
-}
-
-template <class F, int P>
-void gemm_panels(const Matrix& m, int64_t panel, const Call& call, TileScratch& s) {
-  using S = DecodedShape<F>;
-  const int64_t groups = m.columns / 32, bytes = panel_size(geometry_of<F>(), m.columns);
-  const int tile = tile_tokens(call.n_tokens);
-  for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
-    const int n = static_cast<int>(groups - g0 < kChunkGroups ? groups - g0 : kChunkGroups);
-    for (int p = 0; p < P; ++p)
-      decode_groups<F>(m.data + (panel + p) * bytes, m.columns, g0, n, s.panel[p]);
-    for (int64_t t0 = 0; t0 < call.n_tokens; t0 += tile) {
-      const int nt = static_cast<int>(call.n_tokens - t0 < tile ? call.n_tokens - t0 : tile);
-      TileTokens x;
-      for (int t = 0; t < nt; ++t) {
-        x.out[t] = call.row(t0 + t) + panel * kPanel;
-        x.set<S>(t, call.token(t0 + t, 32 * g0), n);
-        const Tokens next = call.token(t0 + t + tile < call.n_tokens ? t0 + t + tile : t, 32 * g0);
-        x.next[t] = next.codes;
-        prefetch(next.scales);
-        prefetch(next.sums);
-        if (t0 + t + tile < call.n_tokens)
-          for (int p = 0; p < P; ++p) prefetch(call.row(t0 + t + tile) + (panel + p) * kPanel);
-      }
-      run_tile<typename S::Tile, P>(s, x, nt, n, g0 == 0, valid_rows(m, panel + P - 1));
-    }
+  for (int t = n; t < kGemvTile; ++t) x[t] = x[n - 1];
+  for (int64_t p = begin; p < end; ++p) {
+    float* out[kGemvTile];
+    for (int t = 0; t < n; ++t) out[t] = call.row(t0 + t) + p * kPanel;
+    gemv_of<F>(n, m.data + p * bytes, m.columns, x, out, valid_rows(m, p));
   }
 }
 
@@ -332,16 +219,13 @@ void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x,
               int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
   const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
   const int64_t room = static_cast<int64_t>(kScratchBytes) / prepared_bytes<F>(m.columns);
-  if (n_tokens <= gemv_tokens<F>() && room > 0) {
+  if (n_tokens <= kGemvTile && room > 0) {
     for (int64_t t = 0; t < n_tokens; t += room)
       gemv_panels<F>(m, begin, end, call, t, static_cast<int>(n_tokens - t < room ? n_tokens - t : room),
                      static_cast<uint8_t*>(scratch));
     return;
   }
-  TileScratch& s = *static_cast<TileScratch*>(scratch);
-  int64_t p = begin;
-  for (; p + kTilePanels <= end; p += kTilePanels) gemm_panels<F, kTilePanels>(m, p, call, s);
-  for (; p < end; ++p) gemm_panels<F, 1>(m, p, call, s);
+  Sweep<F>(m, call, scratch).run(begin, end);
 }
 
 template <class F> constexpr FormatKernels quantised(Type type) {

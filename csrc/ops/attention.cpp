@@ -1,13 +1,13 @@
 // attention: one softmax over the visible rows of all sources (OPS §3), merged in one order (OPS §6).
 //
 // Queries of one token tile that share a KV head are worked together, so keys and values are read once for them. Blocks
-// of 64 rows are merged into spans of 8 blocks at absolute places, spans into the whole, ascending; a decode over a long
+// of 64 rows are merged into spans of 4 blocks at absolute places, spans into the whole, ascending; a decode over a long
 // past gives spans to threads and merges them afterwards, with the same bits.
 #include <cmath>
 
 #include "ops/biases.h"
-#include "ops/coded.h"
 #include "ops/kernels.h"
+#include "ops/scratch.h"
 #include "ops/sources.h"
 
 namespace mill::TM_ISA {
@@ -25,12 +25,13 @@ struct Attention {
   int n_sources;
   Rows sources[kSources];
   int32_t code_offset = -1;  // of the blocks of codes among the sources, if any
+  bool words = false;         // whether any of them keeps rows of integers
   float scale, softcap, alibi;
   const Tensor &sinks, &bias;
   int64_t buckets;
 
   Attention(const Call& call, Pool& p);
-  Tile lay_out(std::byte* memory) const;
+  Tile tile_of(int thread) const { return lay_out(pool.scratch(thread), tile_tokens * group, width, v_stride); }
   void load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) const;
   bool see(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t& b0, int64_t& b1) const;
   void block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b) const;
@@ -65,6 +66,7 @@ Attention::Attention(const Call& call, Pool& p)
       rows.table = call.step->tables[cache.table];
       rows.columns = call.step->table_columns[cache.table];
       kv_heads = cache.heads;
+      words |= cache.v && cache.type == kF16;
       if (cache.v && cache.type == kQ8_0) code_offset = Q8Lines::kOffset;
       if (cache.v && cache.type == kQ4_0) code_offset = Q4Lines::kOffset;
     } else {
@@ -78,49 +80,13 @@ Attention::Attention(const Call& call, Pool& p)
     if (sources[k].select) tile_tokens = 1;
 }
 
-int64_t padded(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
-
-// Floats of scratch that a tile of n queries and tokens needs.
-int64_t tile_floats(int64_t n, int64_t width, int64_t v_stride) {
-  const int64_t coded = padded(n * width / 2) + padded(n * width / 32) + padded(n) + 2 * v_stride + (kBlock / 2 + 2) * kNarrowQ * (v_stride / 32 + 1);
-  return padded(n * width) + kNarrowQ * kBlock + width * kBlock + (kBlock + kNarrowQ + 2 * n) * v_stride + 10 * padded(n) +
-         coded + 3 * kBlock;
-}
-
-Tile Attention::lay_out(std::byte* memory) const {
-  Tile tile;
-  float* at = reinterpret_cast<float*>(memory);
-  const int64_t n = tile_tokens * group;
-  const auto take = [&](int64_t floats) {
-    float* p = at;
-    at += padded(floats);
-    return p;
-  };
-  tile.masks = reinterpret_cast<uint64_t*>(take(2 * n));
-  tile.first = reinterpret_cast<int64_t*>(take(2 * n));
-  tile.last = reinterpret_cast<int64_t*>(take(2 * n));
-  for (Partial* p : {&tile.span, &tile.total}) *p = {take(n), take(n), take(n * v_stride), v_stride};
-  tile.q = take(n * width);
-  tile.s = take(kNarrowQ * kBlock);
-  tile.block = take(kNarrowQ * v_stride);
-  tile.k = take(width * kBlock);
-  tile.v = take(kBlock * v_stride);
-  const auto take_wide = [&](int64_t rows, int64_t numbers, int64_t groups) {
-    auto* codes = reinterpret_cast<std::byte*>(take(rows * numbers / 2));
-    return Wide{codes, reinterpret_cast<int32_t*>(take(rows * groups)), take(rows), numbers, groups};
-  };
-  tile.codes = take_wide(n, width, width / 32);
-  tile.weights = take_wide(kNarrowQ * ((v_stride + 31) / 32), kBlock, 1);
-  tile.d = take((v_stride + 31) / 32 * kBlock);
-  return tile;
-}
-
 void Attention::load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) const {
   for (int64_t i = 0; i < n * group; ++i) {
     const float* from = q.f32() + (t + i / group) * q.s[1] + (g * group + i % group) * q.s[2];
     for (int64_t j = 0; j < width; j += kLanes)
       store_row(tile.q + i * width + j, load_row(from, j, 1, width - j) * splat(scale), width - j);
     if (code_offset >= 0) round_query(tile.q + i * width, tile.codes.from(i), code_offset);
+    if (words) round_query(tile.q + i * width, width, words_of(tile.codes).from(i));
   }
 }
 
@@ -228,6 +194,17 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
             weigh_codes<C>(block, tile.s, count, tile.d, masks, weights, into, keep, take);
           });
     };
+    const auto integers = [&] {
+      const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
+      word_scales(block, tile.d);
+      const int64_t passes = (queries + kWordsQ - 1) / kWordsQ;
+      attend(
+          (queries + passes - 1) / passes,
+          [&](int64_t first, int64_t count) { score_words(block, words_of(tile.codes).from(first), count, lo, hi, tile.s); },
+          [&](int64_t count, const uint64_t* masks, const Partial& into, const float* keep, const float* take) {
+            weigh_words(block, tile.s, count, tile.d, masks, lo, hi, words_of(tile.weights), into, keep, take);
+          });
+    };
     const auto dense = [&]<class E>(E) {
       const E *key = reinterpret_cast<const E*>(p), *value = reinterpret_cast<const E*>(v);
       // For few queries numbers are widened as they are multiplied, for more of them once for all.
@@ -238,7 +215,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       attend_rows(Dense<float>{tile.k, rows.lanes}, rows.lanes, wide_values);
     };
     switch (cache.type) {
-      case kF16: return dense(uint16_t{});
+      case kF16: return integers();
       case kBF16: return dense(BF16{});
       case kQ8_0: return codes.operator()<Q8Lines>();
       case kQ4_0: return codes.operator()<Q4Lines>();
@@ -285,7 +262,7 @@ void Attention::finish(const Partial& total, int64_t t, int64_t n, int64_t g) co
 }
 
 void Attention::whole_tile(int64_t s, int64_t t, int64_t n, int64_t g, int thread) const {
-  const Tile tile = lay_out(pool.scratch(thread));
+  const Tile tile = tile_of(thread);
   load_queries(tile, t, n, g);
   for (int64_t i = 0; i < padded(n * group); ++i) tile.total.m[i] = -INFINITY, tile.total.l[i] = 0.0f;
   for (int k = 0; k < n_sources; ++k) {
@@ -336,7 +313,7 @@ void attention(const Call& call, Pool& pool) {
     auto* pieces = reinterpret_cast<Piece*>(call.out[1].data);
     float* results = call.out[1].f32() + most * static_cast<int64_t>(sizeof(Piece) / 4);
     int64_t count = 0;
-    const Tile outline = a.lay_out(pool.scratch(0));
+    const Tile outline = a.tile_of(0);
     for_tiles(step, a.tile_tokens, [&](int64_t s, int64_t t, int64_t n, int64_t) {
       for (int64_t g = 0; g < a.kv_heads; ++g)
         for (int k = 0; k < a.n_sources; ++k) {
@@ -355,14 +332,17 @@ void attention(const Call& call, Pool& pool) {
         float* p = results + i * each;
         return Partial{p, p + padded(n), p + 2 * padded(n), a.v_stride};
       };
-      pool.each(count, [&](int64_t i, int thread) {
-        const Piece& p = pieces[i];
-        Tile tile = a.lay_out(pool.scratch(thread));
-        tile.span = partial(i);
-        int64_t b0, b1;
-        a.see(tile, a.sources[p.source], p.s, p.t, p.n, b0, b1);
-        a.load_queries(tile, p.t, p.n, p.g);
-        a.span(tile, a.sources[p.source], p.s, p.t, p.n, p.g, p.b0, p.b1);
+      // Neighbours go to a thread together and often share their queries.
+      pool.ranges(count, [&](int64_t begin, int64_t end, int thread) {
+        Tile tile = a.tile_of(thread);
+        for (int64_t i = begin; i < end; ++i) {
+          const Piece &p = pieces[i], &before = pieces[i > begin ? i - 1 : i];
+          int64_t b0, b1;
+          if (i == begin || p.t != before.t || p.source != before.source) a.see(tile, a.sources[p.source], p.s, p.t, p.n, b0, b1);
+          if (i == begin || p.t != before.t || p.g != before.g) a.load_queries(tile, p.t, p.n, p.g);
+          tile.span = partial(i);
+          a.span(tile, a.sources[p.source], p.s, p.t, p.n, p.g, p.b0, p.b1);
+        }
       });
       for (int64_t i = 0; i < count;) {  // spans of one tile and head follow each other, ascending
         const Piece& p = pieces[i];

@@ -89,7 +89,6 @@ TM_INLINE void powers(int32_t most, float& up, float& down) {
   down = float_of_bits(by - (14 << 23));
 }
 
-TM_INLINE Ints magnitude(Floats x) { return bit_and(bits(x), broadcast(0x7fffffff)); }
 
 // A query of whole blocks of 32, already scaled → row 0 of `to`; one that is not finite gives the scale NaN.
 inline void round_query(const float* q, const Wide& to, int32_t offset) {

@@ -37,6 +37,12 @@ void write_one(const PagedCache& cache, std::byte* block, int64_t row, const flo
   store_values(v, cache.v, reinterpret_cast<E*>(block + cache.v_offset) + row * cache.v_stride);
 }
 
+void write_words(const PagedCache& cache, std::byte* block, int64_t row, const float* k, const float* v) {
+  if (cache.v == 0) return write_one<uint16_t>(cache, block, row, k, v);
+  store_word_key(k, cache.k, block, row, cache.lanes);
+  store_word_value(v, cache.v, block + cache.v_offset, row, cache.lanes, cache.v_stride);
+}
+
 template <class Q>
 void write_blocks(const PagedCache& cache, std::byte* block, int64_t row, const float* k, const float* v) {
   if (cache.v == 0) return store_blocks<Q>(k, cache.k, block + row * cache.k_stride);
@@ -48,7 +54,7 @@ using Write = void (*)(const PagedCache&, std::byte*, int64_t, const float*, con
 
 Write writer(int32_t type) {
   switch (type) {
-    case kF16: return write_one<uint16_t>;
+    case kF16: return write_words;
     case kBF16: return write_one<BF16>;
     case kQ8_0: return write_blocks<Q8_0>;
     case kQ4_0: return write_blocks<Q4_0>;

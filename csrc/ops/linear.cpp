@@ -9,6 +9,8 @@ namespace mill::TM_ISA {
 namespace {
 
 constexpr int64_t kFewTokens = 16;  // up to here a product waits for its weights rather than for arithmetic
+constexpr int64_t kOneByOne = 8;      // up to here its panels are done one by one, else in pairs
+constexpr int64_t kBlockTokens = 256;  // of a product of many: their activations and a sweep of outputs fit the second cache
 
 // Guessed nanoseconds of one thread for `panels` panels: reading them at 10 GB/s, or computing at 0.3 TOPS.
 double cost(linear::Type type, int64_t columns, int64_t panels, int64_t tokens) {
@@ -44,35 +46,39 @@ TM_INLINE void finish(float* y, int64_t stride, const int32_t* rows, int64_t n, 
 
 TM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// How the products of a call are cut. Of many tokens: chunks of whole pairs of panels, about as many as 12 a thread, none
-// under 2 µs. Of few: smaller ones, of which a thread takes several at once (`Pool::ranges`).
+// How the products of a call are cut. Of many tokens: blocks of about 256 of them, each with chunks of whole pairs of panels,
+// about 12 a thread in all, none under 2 µs. Of few: smaller ones, of which a thread takes several at once (`Pool::ranges`).
 struct Cut {
-  int64_t each = 0, items = 0;  // panels of a chunk; chunks over all parts, 0 where one thread does it all
+  int64_t tokens, blocks, each = 0;  // panels of a chunk
+  int64_t chunks = 0, items = 0;     // of a block, over all parts; of all blocks, 0 where one thread does it all
 
-  Cut(const Call& c, int threads) {
+  Cut(const Call& c, int threads) : tokens(c.out[0].n[2]), blocks(tokens < 2 * kBlockTokens ? 1 : tokens / kBlockTokens) {
     double total = 0;
     int64_t panels = 0;
     for (int p = 0; p < c.n_objects; ++p) {
       const auto& m = c.object<linear::Matrix>(p);
       panels += linear::panels(m.rows);
-      total += cost(m.type, m.columns, linear::panels(m.rows), c.out[0].n[2]);
+      total += cost(m.type, m.columns, linear::panels(m.rows), tokens);
     }
-    const bool few = c.out[0].n[2] <= kFewTokens;
-    const int64_t chunks = least(threads * (few ? 64 : 12), static_cast<int64_t>(total / (few ? 1000 : 2000)));
-    if (threads == 1 || total < kWorthWaking || chunks < 2) return;
-    each = (panels + chunks - 1) / chunks;
-    if (!few) each += each & 1;
-    for (int p = 0; p < c.n_objects; ++p) items += pieces(c, p);
+    const bool few = tokens <= kFewTokens;
+    const int64_t most = few ? threads * 64 : (threads * 12 + blocks - 1) / blocks;
+    const int64_t count = least(most, static_cast<int64_t>(total / static_cast<double>(blocks) / (few ? 1000 : 2000)));
+    if (threads == 1 || total < kWorthWaking || count * blocks < 2) return;
+    each = (panels + count - 1) / (count > 0 ? count : 1);
+    if (tokens > kOneByOne) each += each & 1;
+    for (int p = 0; p < c.n_objects; ++p) chunks += pieces(c, p);
+    items = blocks * chunks;
   }
   int64_t pieces(const Call& c, int part) const {
     return (linear::panels(c.object<linear::Matrix>(part).rows) + each - 1) / each;
   }
-  // The part that an item belongs to; `item` becomes its number there.
-  int part(const Call& c, int64_t& item) const {
+  // The part that a chunk belongs to; `chunk` becomes its number there.
+  int part(const Call& c, int64_t& chunk) const {
     int p = 0;
-    for (; p + 1 < c.n_objects && item >= pieces(c, p); ++p) item -= pieces(c, p);
+    for (; p + 1 < c.n_objects && chunk >= pieces(c, p); ++p) chunk -= pieces(c, p);
     return p;
   }
+  int64_t first_token(int64_t block) const { return tokens * block / blocks; }
 };
 
 // Tells each thread where its share of a product of few tokens begins: it may fetch that while small ops run.
@@ -105,32 +111,33 @@ void quantise(const Call& c, Pool& pool) {
 // [O] or – a part. out: [N, O] a part. objects: a Matrix a part. i: the source, then the first input column of each part;
 // f: a scale a part.
 void linears(const Call& c, Pool& pool) {
-  const int64_t tokens = c.out[0].n[2];
   if (pool.threads() > 1) announce(c.next, pool);
-  const auto run = [&](int part, int64_t first, int64_t last, int thread) {
+  const Cut cut(c, pool.threads());
+  const auto run = [&](int part, int64_t begin, int64_t end, int64_t first, int64_t last, int thread) {
     const auto& m = c.object<linear::Matrix>(part);
-    const Tensor& y = c.out[part];
-    linear::kernels().multiply(m, first, last, activations(c.in, c.i[0], c.i[1 + part]), nullptr, tokens, y.f32(), y.s[2],
-                               nullptr, pool.scratch(thread));
-    const Tensor& bias = c.in[3 + part];
-    finish(y.f32(), y.s[2], nullptr, tokens, first * linear::kPanel, least(last * linear::kPanel, m.rows), c.f[part],
+    const Tensor &y = c.out[part], &bias = c.in[3 + part];
+    float* out = y.f32() + begin * y.s[2];
+    linear::kernels().multiply(m, first, last, activations(c.in, c.i[0], begin * c.in[0].s[2] + c.i[1 + part]), nullptr,
+                               end - begin, out, y.s[2], nullptr, pool.scratch(thread));
+    finish(out, y.s[2], nullptr, end - begin, first * linear::kPanel, least(last * linear::kPanel, m.rows), c.f[part],
            bias ? bias.f32() : nullptr);
   };
-  const Cut cut(c, pool.threads());
   if (cut.items == 0) {
-    for (int p = 0; p < c.n_objects; ++p) run(p, 0, linear::panels(c.object<linear::Matrix>(p).rows), 0);
+    for (int p = 0; p < c.n_objects; ++p) run(p, 0, cut.tokens, 0, linear::panels(c.object<linear::Matrix>(p).rows), 0);
     return;
   }
-  const auto some = [&](int64_t begin, int64_t end, int thread) {
-    while (begin < end) {  // part by part
-      int64_t item = begin;
-      const int part = cut.part(c, item);
-      const int64_t last = least(item + end - begin, cut.pieces(c, part));
-      run(part, item * cut.each, least(last * cut.each, linear::panels(c.object<linear::Matrix>(part).rows)), thread);
-      begin += last - item;
+  const auto some = [&](int64_t item, int64_t end, int thread) {
+    while (item < end) {  // part by part of a block
+      const int64_t block = item / cut.chunks, from = item % cut.chunks;
+      int64_t chunk = from;
+      const int part = cut.part(c, chunk);
+      const int64_t last = least(chunk + least(end - item, cut.chunks - from), cut.pieces(c, part));
+      run(part, cut.first_token(block), cut.first_token(block + 1), chunk * cut.each,
+          least(last * cut.each, linear::panels(c.object<linear::Matrix>(part).rows)), thread);
+      item += last - chunk;
     }
   };
-  if (tokens <= kFewTokens) return pool.ranges(cut.items, some);
+  if (cut.tokens <= kFewTokens) return pool.ranges(cut.items, some);
   pool.each(cut.items, [&](int64_t item, int thread) { some(item, item + 1, thread); });
 }
 

@@ -37,7 +37,7 @@ struct Tensor {
 //   page | head 0: block 0 [K][lanes] keys, [rows][v_stride] values | block 1 … | head 1: …
 //   page | head 0: block 0 [rows][k_stride] keys | …
 //
-// Of block types (q8_0, q4_0) keys and values are drawn in `stored.h`; rows of latent caches are the blocks of the file format,
+// Keys and values of f16, q8_0 and q4_0 are drawn in `stored.h`; rows of latent caches in blocks are those of the file format,
 // and their stride counts bytes. `type` is the ggml id.
 struct PagedCache {
   std::byte* data = nullptr;

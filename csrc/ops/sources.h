@@ -55,15 +55,4 @@ struct Rows {
   }
 };
 
-// Scratch of one thread, and what one tile of queries works on.
-struct Tile {
-  float *q, *s, *k, *v;          // queries [n][K], scores [8][64], keys [K][64], values [64][Vp], as float32
-  uint64_t* masks;               // [tokens]
-  int64_t *first, *last;         // visible rows of each token
-  float* block;                  // values of a block [8][Vp]
-  Wide codes, weights;           // for blocks of codes: queries [n][K], probabilities times scales [8][64],
-  float* d;                      // scales of values [Vp / 32][64]
-  Partial span, total;           // of a span of blocks, of all
-};
-
 }  // namespace mill::TM_ISA

@@ -1,4 +1,11 @@
-// Numbers as caches keep them: float32, float16, bfloat16, and blocks of 32 along a head as q8_0 and q4_0.
+// Numbers as caches keep them: float32, bfloat16, float16, rows of integers (f16 too), and blocks of 32 along a head as q8_0 and
+// q4_0.
+//
+// Keys that serve as values (latent caches) are float16 as f16. Where both are stored, f16 keeps each row as integers times a
+// bfloat16, scales and integers of a block of rows apart; a line of 64 bytes is what a dot of pairs takes:
+//
+//   f16 keys:   [lanes] scales, [K / 2][lanes][2 dims] integers
+//   f16 values: [lanes] scales, [lanes / 2][v_stride][2 rows] integers
 //
 // A row of blocks is as in a file: f16 scale, codes; scale, codes; …  So are keys that serve as values (latent caches).
 // Where both are stored, each 32 dims of a block of rows keep scales and codes apart, codes in lines of 64 bytes that a dot of
@@ -210,6 +217,82 @@ void store_block_value(const float* from, int64_t n, std::byte* to, int64_t row,
     std::memcpy(to + 2 * row, &block.scale, 2);
     std::byte* codes = to + 2 * lanes + row / 4 * 4 * Q::kCodes + row % 4;
     for (int64_t i = 0; i < Q::kCodes; ++i) codes[4 * i] = static_cast<std::byte>(block.codes[i] ^ Q::kFlip);
+  }
+}
+
+TM_INLINE Ints magnitude(Floats x) { return bit_and(bits(x), broadcast(0x7fffffff)); }
+
+// Sixteen of n numbers from j on, zeros behind them.
+TM_INLINE Floats load_part(const float* x, int64_t n, int64_t j) {
+  return n - j >= kLanes ? load_floats(x + j) : load_first(x + j, static_cast<int>(n - j));
+}
+
+// A row of n numbers as integers times a scale, a bfloat16 rounded up. Keys are at most 46000 long as vectors; integers of values
+// are at most 8000 (words.h says why). Rows below 2^-40 are 0; beyond 2^60, and where something is NaN, the scale is NaN.
+struct WordRow {
+  static constexpr float kLongestKey = 46000.0f, kLargestKey = 32767.0f, kLargestValue = 8000.0f;
+  const float* x;
+  int64_t n;
+  uint16_t scale = 0;
+  float up = 0.0f;
+
+  WordRow(const float* from, int64_t count, bool key) : x(from), n(count) {
+    Ints most = broadcast(0);
+    for (int64_t j = 0; j < n; j += kLanes) most = max(most, magnitude(load_part(x, n, j)));
+    const int32_t top = largest(most);
+    if (top < (127 - 40) << 23) return;
+    if (top >= (127 + 60) << 23) {
+      scale = 0x7fc0;
+      return;
+    }
+    float size, step;
+    std::memcpy(&size, &top, 4);
+    if (key) {
+      Floats squares = zero_floats();
+      for (int64_t j = 0; j < n; j += kLanes) {
+        const Floats part = mul(load_part(x, n, j), broadcast(1.0f / size));
+        squares = fma(part, part, squares);
+      }
+      const float length = std::sqrt(total(squares)) / kLongestKey, least = 1.0f / kLargestKey;
+      step = size * (length < least ? least : length);
+    } else {
+      step = size / kLargestValue;
+    }
+    uint32_t raised;
+    std::memcpy(&raised, &step, 4);
+    raised = (raised + 0xffff) & 0xffff0000;
+    scale = static_cast<uint16_t>(raised >> 16);
+    std::memcpy(&step, &raised, 4);
+    up = 1.0f / step;
+  }
+
+  // 16 of them from j on, 0 beyond the row.
+  TM_INLINE void codes(int64_t j, int16_t (&to)[kLanes]) const {
+    store_s16(to, up == 0.0f ? broadcast(0) : round_even(mul(load_part(x, n, j), broadcast(up))));
+  }
+};
+
+// One key → column `row` of its block.
+inline void store_word_key(const float* from, int64_t n, std::byte* to, int64_t row, int64_t lanes) {
+  const WordRow words(from, n, true);
+  std::memcpy(to + 2 * row, &words.scale, 2);
+  std::byte* column = to + 2 * lanes + 4 * row;
+  for (int64_t j = 0; j < n; j += kLanes) {
+    int16_t codes[kLanes];
+    words.codes(j, codes);
+    for (int64_t i = 0; i < kLanes && j + i < n; i += 2) std::memcpy(column + (j + i) / 2 * lanes * 4, codes + i, 4);
+  }
+}
+
+// One row of values → its place in a pair of rows, padded with zeros to `stride` numbers.
+inline void store_word_value(const float* from, int64_t n, std::byte* to, int64_t row, int64_t lanes, int64_t stride) {
+  const WordRow words(from, n, false);
+  std::memcpy(to + 2 * row, &words.scale, 2);
+  std::byte* pair = to + 2 * lanes + row / 2 * stride * 4 + row % 2 * 2;
+  for (int64_t j = 0; j < stride; j += kLanes) {
+    int16_t codes[kLanes];
+    words.codes(j, codes);
+    for (int64_t i = 0; i < kLanes; ++i) std::memcpy(pair + (j + i) * 4, codes + i, 2);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "ops/kernels.h"
+#include "runtime/cores.h"
 #include "runtime/replay.h"
 
 namespace nb = nanobind;
@@ -87,6 +88,7 @@ void bind_runtime(nb::module_& m) {
       .def("profile", &Executable::profile)
       .def("take_times", &Executable::take_times)
       .def("names", &Executable::names);
+  m.def("moves", &Seat::moves, "How often a thread of this process was given the core of one that waited for it.");
   m.def("attention_scratch", [](int64_t group, int64_t width, int64_t values) {
     return TM_SELECT(op_kernels).attention_scratch(group, width, values);
   });

@@ -126,7 +126,7 @@ void Executable::resolve(const StepArrays& step, bool sizes_changed) {
 
 bool Executable::run(StepArrays step) {
   check(step);
-  const std::lock_guard<std::mutex> turn(pool_->mutex());
+  const Pool::Turn turn(*pool_);
   pool_->reserve(scratch_);
   const bool changed = step.sizes != sizes_;
   resolve(step, changed);

@@ -12,6 +12,7 @@ namespace mill::TM_ISA {
 #if defined(__AVX2__) && !defined(__AVX512F__)
 
 constexpr int kWideQ = 2, kWideV = 1;  // the register block: rows of inputs, lines
+constexpr int kWordsQ = 4, kWordsV = 1;  // the same where lines are sixteen-bit integers
 constexpr int32_t kLineBias = 0;
 
 struct Line { __m256i v[4]; };  // sixteen bits a code
@@ -48,6 +49,14 @@ TM_INLINE Ints total(Sums a) {
   return {_mm256_permute4x64_epi64(_mm256_hadd_epi32(a.v[0], a.v[1]), 0xD8),
           _mm256_permute4x64_epi64(_mm256_hadd_epi32(a.v[2], a.v[3]), 0xD8)};
 }
+// Sixteen-bit integers, two a lane: acc + line · x; 32 numbers stored.
+TM_INLINE void add_words(Ints& acc, Ints line, Ints x) {
+  for (int i = 0; i < 2; ++i) acc.v[i] = _mm256_add_epi32(acc.v[i], _mm256_madd_epi16(line.v[i], x.v[i]));
+}
+TM_INLINE void store_words(int16_t* p, Ints a, Ints b) {
+  store_s16(p, a);
+  store_s16(p + 16, b);
+}
 
 #else
 
@@ -61,6 +70,7 @@ TM_INLINE Line load_high(const std::byte* p) { return {bit_and(shift_right<4>(lo
 #if defined(__AVX512F__)
 
 constexpr int kWideQ = 6, kWideV = 2;
+constexpr int kWordsQ = 6, kWordsV = 4;
 constexpr int32_t kLineBias = 0;
 
 struct Quad { __m512i high, low; };
@@ -93,10 +103,18 @@ TM_INLINE void add_dot(Sums& acc, const Line& line, const Quad& x) {
   add_dot(acc.high, line, x.high);
   add_dot(acc.low, line, x.low);
 }
+TM_INLINE void add_words(Ints& acc, Ints line, Ints x) {
+  asm("vpdpwssd %2, %1, %0" : "+v"(acc.v) : "v"(line.v), "v"(x.v));
+}
+TM_INLINE void store_words(int16_t* p, Ints a, Ints b) {
+  const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(a.v, b.v)));
+}
 
 #else
 
 constexpr int kWideQ = 2, kWideV = 1;
+constexpr int kWordsQ = 4, kWordsV = 1;
 constexpr int32_t kLineBias = 128;
 
 struct Quad { int32_t high, low; };
@@ -117,6 +135,11 @@ TM_INLINE void store_wide(std::byte* p, int64_t n, int64_t at, Ints x) {
 TM_INLINE Quad load_quad(const std::byte* p, int64_t n, int64_t quad) { return {load_i32(p + 4 * quad), load_i32(p + n + 4 * quad)}; }
 TM_INLINE void add_dot(Sums& acc, const Line& line, Quad x) {
   acc = {dot<false>(acc.high, line.v, x.high), dot<false>(acc.low, line.v, x.low)};
+}
+TM_INLINE void add_words(Ints& acc, Ints line, Ints x) { acc = dot_words(acc, line, vgetq_lane_s32(x.v[0], 0)); }
+TM_INLINE void store_words(int16_t* p, Ints a, Ints b) {
+  store_s16(p, a);
+  store_s16(p + 16, b);
 }
 
 #endif

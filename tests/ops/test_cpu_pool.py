@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,6 +14,7 @@ import pytest
 from ops.cpu_driver import OneOp, normal
 from tensormill.backends.cpu import compile
 from tensormill.backends.cpu.memory import region
+from tensormill.backends.cpu.native import native
 from tensormill.errors import BackendError
 
 
@@ -55,6 +58,15 @@ def test_executables_take_turns_on_one_pool() -> None:
     for w in workers:
         w.join()
     assert not wrong
+
+
+def test_a_product_of_many_tokens_is_the_same_cut_for_several_threads() -> None:
+    """Blocks of tokens times chunks of rows, and a bias on each."""
+    one = OneOp(normal(530, 96), lambda g, w, v: g.linear(v, w.a, w.b), a=normal(700, 96), b=normal(1, 700)[0])
+    alone, together = (
+        np.array(compile(one.program, one.source, one.limits, threads=n).run(one.step([530]))["out"]) for n in (1, 3)
+    )
+    np.testing.assert_array_equal(alone, together)
 
 
 def test_more_threads_than_cores_finish() -> None:
@@ -105,3 +117,30 @@ def test_large_memory_is_private() -> None:
 def _holds(span: str, address: int) -> bool:
     first, last = (int(n, 16) for n in span.split("-"))
     return first <= address < last
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells where threads are, and lets them be moved")
+def test_a_thread_that_lost_its_core_is_given_that_of_who_waits() -> None:
+    one = OneOp(normal(16, 1024), lambda g, w, v: g.linear(v, w.a), a=normal(4096, 1024))
+    step = one.step([16])
+    expected = np.array(compile(one.program, one.source, one.limits, threads=1).run(step)["out"])
+    made = compile(one.program, one.source, one.limits, threads=2)
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    before, deadline = native().moves(), time.monotonic() + 60
+    try:
+        while native().moves() < before + 20 and time.monotonic() < deadline:
+            np.testing.assert_array_equal(made.run(step)["out"], expected)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert native().moves() >= before + 20
+    deadline = time.monotonic() + 20  # the last one may be on its way
+    while _affinities() != {frozenset(os.sched_getaffinity(0))} and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _affinities() == {frozenset(os.sched_getaffinity(0))}, "all may run where they might before"
+
+
+def _affinities() -> set[frozenset[int]]:
+    """The cores on which the threads of this process may run."""
+    return {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir("/proc/self/task")}

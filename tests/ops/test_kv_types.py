@@ -18,9 +18,9 @@ from tensormill.errors import BackendError
 from tensormill.program import Run, Selected, build_step
 from tensormill.program.kv import rounded
 
-TYPES = ("bf16", "q8_0", "q4_0")
+TYPES = ("f16", "bf16", "q8_0", "q4_0")
 # Of the largest number: float32's rounding, and that of queries and of probabilities times scales to 15 bits.
-CLOSE = {"bf16": 2e-6, "q8_0": 2**-14, "q4_0": 2**-14}
+CLOSE = {"bf16": 2e-6, "f16": 2**-14, "q8_0": 2**-14, "q4_0": 2**-14}
 ODD = np.array([np.nan, np.inf, -np.inf, 3e38, 1e-42, -0.0, 65504.0, 1e7], np.float32)
 
 
@@ -142,3 +142,14 @@ def test_whole_models_chunk_by_chunk_in_bfloat16(name: str) -> None:
         parts.feed(Feed(u, tokens[i : i + 5]))
     for i in range(LENGTH):
         np.testing.assert_array_equal(t.logits[i].view(np.int32), u.logits[i].view(np.int32))
+
+
+@pytest.mark.parametrize("keys", [True, False])
+@pytest.mark.parametrize("width", [64, 128])
+def test_rows_of_integers_are_as_close_as_float16(width: int, keys: bool) -> None:
+    """As vectors, on the average; keys also where one number of a row stands out."""
+    x = normal(2000, width) * np.exp2(np.random.default_rng(5).uniform(-8, 8, (2000, 1))).astype(np.float32)
+    for rows in (x, np.where(np.arange(width) == 5, 30 * x, x)) if keys else (x,):
+        error, half = rounded(rows, "f16", keys=keys) - rows, rows.astype(np.float16).astype(np.float32) - rows
+        size = np.linalg.norm(rows, axis=1)
+        assert (np.linalg.norm(error, axis=1) / size).mean() < (np.linalg.norm(half, axis=1) / size).mean()

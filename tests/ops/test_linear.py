@@ -149,9 +149,9 @@ def test_a_token_does_not_know_its_neighbours(kind):
 
 @pytest.mark.parametrize("kind", [GGMLType.Q8_0, GGMLType.Q2_K])  # a scale for each 32 inputs, for each 16
 def test_rows_too_long_for_the_scratch_are_done_in_groups_of_tokens(kind):
-    columns = 256 * 96
+    columns = 256 * 700
     matrix = linear_native.Packed(kind, random_rows(kind, 17, columns, 5), columns)
-    x = activations(32, columns)
+    x = activations(8, columns)
     np.testing.assert_array_equal(matrix(x), np.concatenate([matrix(row[None]) for row in x]))
 
 
@@ -170,6 +170,20 @@ def test_gather_scatter_and_ranges_of_panels(kind, tokens):
     for panels in ((1, 2), (0, 1), (2, 4)):
         matrix(x, x_rows, out_rows, out, panels)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("kind", [GGMLType.Q8_0, GGMLType.Q4_1, GGMLType.Q4_K, GGMLType.Q6_K, GGMLType.IQ3_XXS])
+def test_many_tokens_and_panels_are_swept_in_blocks(kind):
+    """More tokens than a block of them, more panels than a sweep, an odd panel at its end, rows out of order."""
+    columns, rows, tokens = 512 + kind.block, 16 * 34 + 5, 301
+    matrix = linear_native.Packed(kind, random_rows(kind, rows, columns, 9), columns)
+    x = activations(40, columns)
+    rng = np.random.default_rng(10)
+    x_rows, out_rows = rng.integers(0, 40, tokens), rng.permutation(tokens)
+    out = np.full((tokens, rows), np.nan, np.float32)
+    matrix(x, x_rows, out_rows, out)
+    alone = np.concatenate([matrix(row[None]) for row in x])
+    np.testing.assert_array_equal(out[out_rows], alone[x_rows])
 
 
 _DIGEST = """

@@ -210,6 +210,7 @@ def test_chat_on_a_terminal(model: Path) -> None:
     terminal.wait_for("max_tokens is 400")
     terminal.type("/help\r")
     terminal.wait_for("/system")
+    terminal.wait_for("›")
     terminal.type("\x03")
     terminal.wait_for("Ctrl-C once more")
     terminal.wait_for("›")

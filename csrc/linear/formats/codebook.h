@@ -49,7 +49,7 @@ TM_INLINE Ints odd(Ints s) { return add(add(s, s), broadcast(1)); }  // scales a
 
 template <int file_bytes, int group> struct CodebookBlock {
   static constexpr int kInputs = 256, kFront = 32, kGroup = group, kFileInputs = 256, kFileBytes = file_bytes;
-  static constexpr bool kMins = false, kWide = false, kWhole = true, kDear = true;
+  static constexpr bool kMins = false, kWide = false, kWhole = true;
 };
 
 // d in front, times what the file's unit is of ours; scales are nibbles, [pairs of groups][16 rows] bytes.

@@ -6,10 +6,13 @@ Nothing heavy is imported here, so that `--help` is instant: 0 is fine, 1 failed
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 from tensormill import __version__
 from tensormill.errors import RequestError, TensorMillError, told
@@ -82,9 +85,15 @@ def _dispatch(words: list[str]) -> int:
 def _call(verb: str, words: list[str]) -> int:
     from importlib import import_module
 
+    if not any("reference" in word for word in words):
+        # Only the reference backend multiplies with NumPy's BLAS, which starts threads when it is imported, and they spin.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.disable()  # what is imported stays; to look for garbage in it takes a tenth of the start
     from tensormill.cli.settings import call
 
-    return call(verb, import_module(f"tensormill.cli.{verb}").main, words)
+    function = import_module(f"tensormill.cli.{verb}").main
+    gc.enable()
+    return call(verb, function, words)
 
 
 def _help() -> str:
@@ -107,5 +116,14 @@ def _unknown(word: str) -> int:
     return 2
 
 
+def leave() -> NoReturn:
+    """The program: `main`, and out at once. To take a model apart object by object would take a tenth as long as its start."""
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # a pipe whose reader is gone
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    leave()

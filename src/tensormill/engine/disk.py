@@ -18,7 +18,7 @@ from tensormill.gguf import GGUFFile
 if TYPE_CHECKING:
     from tensormill.engine.engine import Engine
 
-LAYOUT = 2  # of pages and snapshots in files: raise it when a backend lays them out otherwise
+LAYOUT = 3  # of pages and snapshots in files: raise it when a backend lays them out otherwise
 _SAMPLE = 4096  # bytes of each tensor's beginning, middle and end
 Snapshot = dict[str, npt.NDArray[Any]]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +31,18 @@ if TYPE_CHECKING:
     from tensormill.sampling.grammar import Grammars
     from tensormill.speculation import Proposer
     from tensormill.tokenizer import Tokenizer
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nobody looks for garbage meanwhile: a program is a hundred thousand objects that all stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Engine:
@@ -57,6 +71,7 @@ class Engine:
             self.executable: Executable = backend.compile(
                 self.program, weights, self.limits, threads=config.threads, progress=progress
             )  # fmt: skip
+        file.give_back()
         if other:
             other.result()
         if config.kv_disk is not None:
@@ -74,12 +89,13 @@ class Engine:
 
         Raises GGUFError, ModelError or BackendError, which say what is wrong with the file, and what `beside` raised.
         """
-        file = GGUFFile(path)
-        try:
-            return cls(file, config or EngineConfig(), progress, most=most, beside=beside)
-        except BaseException:
-            file.close()
-            raise
+        with _no_collection():
+            file = GGUFFile(path)
+            try:
+                return cls(file, config or EngineConfig(), progress, most=most, beside=beside)
+            except BaseException:
+                file.close()
+                raise
 
     @property
     def metadata(self) -> Metadata:

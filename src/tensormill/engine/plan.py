@@ -36,13 +36,21 @@ class Plan:
     @property
     def bytes(self) -> int:
         """Bytes of all that will be allocated; a backend needs no more for its values than a program without fusions does."""
+        return self._besides + plan_memory(prepare(self.program), self._size).size
+
+    @property
+    def most(self) -> int:
+        """More than `bytes`, and known at once: as if no two values shared a place."""
+        return self._besides + sum(self._size(value) for op in self.program.ops for value in op.outputs)
+
+    @property
+    def _besides(self) -> int:
         limits = self.limits
         caches = cache_bytes(self.program, dict(limits.pages), limits.page, limits.kv_type, limits.slots, limits.drafts)
+        return self.weights + caches + self.snapshots
 
-        def size(value: Value) -> int:
-            return 4 * prod(limits.size(n) if isinstance(n, str) else n for n in value.shape)
-
-        return self.weights + caches + self.snapshots + plan_memory(prepare(self.program), size).size
+    def _size(self, value: Value) -> int:
+        return 4 * prod(self.limits.size(n) if isinstance(n, str) else n for n in value.shape)
 
 
 def plan(file: GGUFFile, config: EngineConfig, free: int | None) -> Plan:
@@ -63,7 +71,9 @@ def plan(file: GGUFFile, config: EngineConfig, free: int | None) -> Plan:
         memory=memory, free=left, weights=weights,
     )  # fmt: skip
     made = Plan(program, context, chunk, limits(program, sizes, config.kv_type), weights, snapshots)
-    if free is None or memory is None or given or (over := made.bytes + KERNELS - free) <= 0:
+    if free is None or memory is None or given or made.most + KERNELS <= free:
+        return made
+    if (over := made.bytes + KERNELS - free) <= 0:
         return made
     less = replace(sizes, memory=max(memory - over, 0))  # where little is free, the share leaves too little for values
     return replace(made, limits=limits(program, less, config.kv_type))

@@ -9,11 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
-
-import numpy as np
-
-from tensormill.engine.together import feed_together
 
 if TYPE_CHECKING:
     from tensormill.engine import Engine, Session
@@ -48,8 +45,8 @@ def rate(engine: Engine, test: Workload, run: int, *, warmup: bool = True, timed
 def _seconds(engine: Engine, test: Workload, count: int, seed: int, timed: Callable[[], None] = lambda: None) -> float:
     sessions = [engine.session() for _ in range(test.batch)]
     for number, session in enumerate(sessions):
-        _go_to(test.depth, session, _tokens(engine, test.depth + 1, [number, 0]))
-    tokens = _tokens(engine, count * test.batch, [0, seed])
+        _go_to(test.depth, session, _tokens(engine, test.depth + 1, (number, 0)))
+    tokens = _tokens(engine, count * test.batch, (0, seed))
     timed()
     started = time.perf_counter()
     if test.decode:
@@ -70,8 +67,8 @@ def _go_to(depth: int, session: Session, tokens: Sequence[int]) -> None:
         session.feed(tokens[known:depth])
 
 
-def _tokens(engine: Engine, count: int, seed: Sequence[int]) -> list[int]:
-    return [int(token) for token in np.random.default_rng(seed).integers(0, engine.n_vocab, count)]
+def _tokens(engine: Engine, count: int, seed: tuple[int, int]) -> list[int]:
+    return Random(str(seed)).choices(range(engine.n_vocab), k=count)  # NumPy's takes long to import
 
 
 def _together(sessions: Sequence[Session], tokens: Sequence[int]) -> None:
@@ -79,4 +76,6 @@ def _together(sessions: Sequence[Session], tokens: Sequence[int]) -> None:
     if len(sessions) == 1:
         sessions[0].feed(tokens)
     else:
+        from tensormill.engine.together import feed_together
+
         feed_together(sessions, [[token] for token in tokens])

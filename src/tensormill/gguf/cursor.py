@@ -8,10 +8,15 @@ from __future__ import annotations
 import struct
 from mmap import mmap
 
+import numpy as np
+import numpy.typing as npt
+
 from tensormill.errors import GGUFError
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
+FEW = 256  # strings that are as well stepped over one by one
+WINDOW = 1 << 20  # bytes
 
 
 class Cursor:
@@ -61,9 +66,10 @@ class Cursor:
         """Steps over `count` strings. This walk is most of the time that opening a large vocabulary takes."""
         if count > (self.end - self.at) // 8:
             raise self.error(f"{what} claims {count} strings, more than the rest of the file could hold (truncated?)")
+        done = self._skip_short_strings(count) if count >= FEW else 0
         at, end, data, unpack = self.at, self.end, self.data, _U64.unpack_from
         try:
-            for _ in range(count):
+            for _ in range(count - done):
                 at += 8 + unpack(data, at)[0]
                 if at > end:
                     break
@@ -72,6 +78,37 @@ class Cursor:
         if at > end:
             raise self.error(f"{what} has a string that runs past the end of the file (truncated?)")
         self.at = at
+
+    def _skip_short_strings(self, count: int) -> int:
+        """Steps over up to `count` strings, window by window, and tells over how many; it stops where they are not as expected.
+
+        Before a text of 1 to 255 bytes stands a byte that is not zero and seven that are, which no usual text holds: all such
+        places are found at once, and each must lie where the one before it says.
+        """
+        done = 0
+        while done < count:
+            window = np.frombuffer(self.data[self.at : self.at + WINDOW], np.uint8)
+            if len(window) < 16:
+                break
+            places = _places(window)
+            follows = places[1:] == places[:-1] + 8 + window[places[:-1]]
+            if not len(places) or places[0] != 0:
+                break
+            told = min(len(follows) if follows.all() else int(follows.argmin()), count - done)
+            self.at += int(places[told])
+            done += told
+            if told < FEW:
+                break
+        return done
+
+
+def _places(window: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
+    """Where a byte that is not zero stands before seven that are."""
+    found = np.zeros(len(window) - 7, np.bool_)
+    for first in range(8):
+        numbers = window[first : first + (len(window) - first) // 8 * 8].view("<u8")
+        found[first::8] = numbers - 1 < 255  # unsigned: 0 is none
+    return np.flatnonzero(found)
 
 
 def read_strings(data: mmap | bytes, at: int, count: int) -> list[str]:

@@ -64,7 +64,9 @@ class GGUFFile:
         data = _map(path)
         self._maps.append(data)
         self.paths.append(path)
-        return read_header(data, str(path), len(self._maps) - 1)
+        header = read_header(data, str(path), len(self._maps) - 1)
+        self._give_back(data, 0, header.data_offset)  # what it says was copied
+        return header
 
     def _join(self, header: Header) -> None:
         for info in header.tensors:
@@ -82,10 +84,19 @@ class GGUFFile:
     def release(self, name: str) -> None:
         """Lets the system take back the tensor's pages (once packed elsewhere); reading it again reads the file."""
         info = self._info(name)
+        self._give_back(self._maps[info.file], info.offset, info.offset + info.nbytes)
+
+    def give_back(self) -> None:
+        """Lets the system take back all pages of all parts, as `release` does those of a tensor."""
+        for data in self._maps:
+            self._give_back(data, 0, len(data))
+
+    @staticmethod
+    def _give_back(data: mmap.mmap, start: int, end: int) -> None:
         if hasattr(mmap, "MADV_DONTNEED"):
             # Neighbours on the border pages lose nothing either: the mapping is of a file and never written.
-            start = info.offset // mmap.PAGESIZE * mmap.PAGESIZE
-            self._maps[info.file].madvise(mmap.MADV_DONTNEED, start, info.offset + info.nbytes - start)
+            start = start // mmap.PAGESIZE * mmap.PAGESIZE
+            data.madvise(mmap.MADV_DONTNEED, start, min(end, len(data)) - start)
 
     def _info(self, name: str) -> TensorInfo:
         if not self._maps:

@@ -70,17 +70,30 @@ def context_length(metadata: Mapping[str, object]) -> int:
 
 
 @cache
+def _names() -> frozenset[str]:
+    """The names of the model files."""
+    return frozenset(info.name for info in pkgutil.iter_modules(tensormill.models.__path__)) - NOT_ARCHITECTURES
+
+
+@cache
 def _modules() -> dict[str, ModuleType]:
     """Architecture → its module."""
     found: dict[str, ModuleType] = {}
-    for info in pkgutil.iter_modules(tensormill.models.__path__):
-        if info.name not in NOT_ARCHITECTURES:
-            module = import_module(f"tensormill.models.{info.name}")
-            found |= dict.fromkeys(getattr(module, "ARCHITECTURES", (info.name.replace("_", "-"),)), module)
+    for name in sorted(_names()):
+        found |= _offered(name)
     return found
 
 
+def _offered(name: str) -> dict[str, ModuleType]:
+    """What the model file of that name offers: architecture → the module."""
+    module = import_module(f"tensormill.models.{name}")
+    return dict.fromkeys(getattr(module, "ARCHITECTURES", (name.replace("_", "-"),)), module)
+
+
 def _find(arch: str) -> ModuleType:
+    own = arch.replace("-", "_")  # most are in the file of their own name, and the others need not be imported then
+    if own in _names() and arch in (offered := _offered(own)):
+        return offered[arch]
     modules = _modules()
     if arch in modules:
         return modules[arch]

@@ -62,8 +62,11 @@ def make_pages(cache: Cache, limits: Limits, table: int) -> Pages:
         raise BackendError(f"cache {cache.name}: {per_page} rows a page are no whole blocks of {rows}")
     (heads, k), v = cache.k, cache.v[1] if cache.v else 0
     lanes = padded(rows)
-    v_offset = kind.row_bytes(k) * lanes if v else 0
-    if v and kind.block > 1:
+    integers = v > 0 and limits.kv_type == "f16"  # rows of integers, each with a scale of two bytes
+    v_offset = (2 + 2 * (k + k % 2) if integers else kind.row_bytes(k)) * lanes if v else 0
+    if integers:
+        block = v_offset + lanes * (2 + 2 * padded(v))
+    elif v and kind.block > 1:
         block = v_offset + lanes * kind.row_bytes(v)
     else:
         block = v_offset + rows * kind.row_bytes(padded(v) if v else padded(k))

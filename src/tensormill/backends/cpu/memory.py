@@ -14,6 +14,8 @@ import numpy.typing as npt
 from tensormill.config import in_words
 from tensormill.errors import BackendError
 
+HUGE_PAGE = 2 << 20  # bytes, on x86-64 and on most others
+
 
 def region(size: int) -> npt.NDArray[np.uint8]:
     """uint8 [size] on a page border; the array keeps the mapping alive. BackendError if the machine has not so much memory."""
@@ -29,8 +31,9 @@ def region(size: int) -> npt.NDArray[np.uint8]:
             f"the system gives no block of {size / 1e9:.1f} GB ({why.strerror}); "
             "lower --ctx or --sequences, or end other programs"
         ) from why
-    with suppress(AttributeError, OSError):  # only Linux has it, and not every kernel
-        mapped.madvise(mmap.MADV_HUGEPAGE)
+    if size >= HUGE_PAGE:  # a smaller block would take a whole one with its neighbours, and most of that in vain
+        with suppress(AttributeError, OSError):  # only Linux has it, and not every kernel
+            mapped.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(mapped, np.uint8)[:size]
 
 

@@ -31,7 +31,8 @@ class PagedStore:
         self.per_page = limits.page // cache.ratio
         check_kv_type(cache, limits.kv_type)
         self.kv_type = limits.kv_type
-        dtype = np.float16 if limits.kv_type == "f16" else real
+        self.halves = limits.kv_type == "f16" and cache.v is None  # float16, number by number
+        dtype = np.float16 if self.halves else real
         size = (limits.pages[cache.window], self.per_page)
         self.k = np.full((*size, *cache.k), np.nan, dtype)
         self.v = None if cache.v is None else np.full((*size, *cache.v), np.nan, dtype)
@@ -45,18 +46,18 @@ class PagedStore:
         """Store rows at their entries (token index div ratio)."""
         at = self._places(sequence, entries)
         with np.errstate(over="ignore"):
-            self.k[at] = self._rounded(k)
+            self.k[at] = self._rounded(k, keys=True)
             if self.v is not None:
                 assert v is not None, f"{self.cache.name} keeps values"
-                self.v[at] = self._rounded(v)
+                self.v[at] = self._rounded(v, keys=False)
 
     def read(self, sequence: Sequence, entries: Array) -> tuple[Array, Array | None]:
         """Keys and values of entries, [n, G, K] and [n, G, Kv], as stored."""
         at = self._places(sequence, entries)
         return self.k[at], None if self.v is None else self.v[at]
 
-    def _rounded(self, x: Array) -> Array:
-        return x if self.kv_type in ("f32", "f16") else rounded(x, self.kv_type)
+    def _rounded(self, x: Array, *, keys: bool) -> Array:
+        return x if self.kv_type == "f32" or self.halves else rounded(x, self.kv_type, keys=keys)
 
     def copy(self, source: int, target: int) -> None:
         """One page over another."""

@@ -32,13 +32,12 @@ def move_rows_up(program: Program) -> Program:
 
 
 def _move_one(program: Program) -> Program | None:
-    producers, consumers = program.producers(), program.consumers()
     for gather in program.ops:
         if gather.kind != "gather_rows":
             continue
         x, rows = gather.inputs
         assert isinstance(x, Value) and isinstance(rows, Value)
-        maker = producers.get(x)
+        maker = next((op for op in program.ops if x in op.outputs), None)
         if (
             maker is None
             or rows.role != "input"
@@ -47,10 +46,16 @@ def _move_one(program: Program) -> Program | None:
             or x in program.outputs.values()
         ):
             continue
-        if all(c.kind == "gather_rows" and c.inputs[1] is rows for c in consumers[x]):
-            readers = {op for g in consumers[x] for op in consumers.get(g.outputs[0], ())}
-            return _swap(program, maker, consumers[x], rows, readers)
+        gathers = _readers(program, x)
+        if all(c.kind == "gather_rows" and c.inputs[1] is rows for c in gathers):
+            readers = {op for g in gathers for op in _readers(program, g.outputs[0])}
+            return _swap(program, maker, gathers, rows, readers)
     return None
+
+
+def _readers(program: Program, value: Value) -> list[Op]:
+    """The ops that read a value: of a few values cheaper than `Program.consumers`, which tells of all."""
+    return [op for op in program.ops if value in op.inputs]
 
 
 def _swap(program: Program, maker: Op, gathers: list[Op], rows: Value, readers: set[Op]) -> Program:
