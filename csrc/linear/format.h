@@ -26,7 +26,7 @@
 //     static constexpr bool kOnes;    // all whole scales are 1
 //     static constexpr int kHighFrom, kHighTimes;  // lines<true>(block, j, use) gives lines from kHighFrom on times that,
 //                                     // a power of two, for fewer instructions; such bytes may be above 127
-//     static constexpr bool kHalved;  // with AVX-512 halves(block, j, use) gives halves of codes + kOffset, for less than lines
+//     static constexpr bool kHalved;  // with AVX-512 halves(block, j, use) gives halves of codes + kOffset, for less
 //     static constexpr bool kRemainders;  // lines are (3 rest - next) / 256 for remainders(block, j, use), which calls
 //                                     // use(t, Bytes rest, Bytes next)
 //     static constexpr int kFold;     // kGroup is 16; whole scale * code + kFold is a byte (of the negated scale where it

@@ -31,7 +31,7 @@ template <class F> constexpr bool remainders() {
   if constexpr (requires { F::kRemainders; }) return !kSignedDot;
   return false;
 }
-// Whether they take halves of codes, which come from byte shuffles, too.
+// Whether they take halves of codes, which the set gathers as nibbles.
 template <class F> constexpr bool halved() {
   if constexpr (requires { F::kHalved; }) return kShuffles;
   return false;
