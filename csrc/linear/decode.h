@@ -10,7 +10,8 @@ template <class F> TM_INLINE Floats scale_of(const typename F::Scales& s, int k)
   else return s.scale(k);
 }
 template <class F> TM_INLINE Floats min_of(const typename F::Scales& s, int k) {
-  if constexpr (F::kWhole) return to_floats(s.whole_min(k));
+  if constexpr (requires { s.float_min(k); }) return s.float_min(k);
+  else if constexpr (F::kWhole) return to_floats(s.whole_min(k));
   else return s.min(k);
 }
 

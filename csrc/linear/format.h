@@ -14,6 +14,7 @@
 //       Scales(const uint8_t* front, const uint8_t* block);
 //       Floats scale(int k), min(int k);                              // kWhole is false
 //       Ints whole(int k), whole_min(int k); Floats d(), dmin();      // kWhole is true
+//                                     // or Floats float_min(int k) instead of whole_min
 //     };
 //     static void lines(const uint8_t* block, int j, Use use);   // calls use(t, Bytes) for the 8 lines of inputs
 //                                     // 32 j .. 32 j + 31; byte 4 r + b of line t is row r, input 32 j + 4 t + b
@@ -25,6 +26,7 @@
 //     static constexpr bool kOnes;    // all whole scales are 1
 //     static constexpr int kHighFrom, kHighTimes;  // lines<true>(block, j, use) gives lines from kHighFrom on times that,
 //                                     // a power of two, for fewer instructions; such bytes may be above 127
+//     static constexpr bool kHalved;  // with AVX-512 halves(block, j, use) gives halves of codes + kOffset, for less
 //     static constexpr bool kRemainders;  // lines are (3 rest - next) / 256 for remainders(block, j, use), which calls
 //                                     // use(t, Bytes rest, Bytes next)
 //     static constexpr int kFold;     // kGroup is 16; whole scale * code + kFold is a byte (of the negated scale where it

@@ -84,7 +84,7 @@ void set_codebook(Type type, const int8_t* values, int64_t entries, int64_t widt
   if (!mine.empty()) return;
   mine.assign(values, values + entries * width);
   codebooks[static_cast<int>(codebook_of(type))] = mine.data();
-  shuffles[static_cast<int>(type)] = make_shuffles(values, entries, width);
+  shuffles[static_cast<int>(codebook_of(type))] = make_shuffles(values, entries, width);
 }
 
 }  // namespace mill::linear

@@ -31,6 +31,11 @@ template <class F> constexpr bool remainders() {
   if constexpr (requires { F::kRemainders; }) return !kSignedDot;
   return false;
 }
+// Whether they take halves of codes, which the set gathers as nibbles.
+template <class F> constexpr bool halved() {
+  if constexpr (requires { F::kHalved; }) return kShuffles;
+  return false;
+}
 // Scratch that GEMV needs for a token.
 template <class F> constexpr int64_t prepared_bytes(int64_t columns) {
   return columns * 8 / F::kGroup + (shuffled<F>() ? columns * Shape<F>::kParts : 0);
@@ -48,9 +53,12 @@ TM_INLINE void dot_group(const uint8_t* block, int j, int64_t g, const Prepared*
   using S = Shape<F>;
   constexpr bool two = S::kHalves || NT <= 4;  // few tokens: two chains each, or the dots wait for one another
   constexpr int times = two && !S::kHalves ? high_times<F>() : 1, second = times > 1 ? high_from<F>() : 4;
+  const auto start = [&](int t, int part) TM_LAMBDA {
+    return broadcast(S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g + part]);
+  };
   for (int t = 0; t < NT; ++t) {
-    acc[t][0] = broadcast(S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g]);
-    acc[t][1] = broadcast(!S::kHalves ? 0 : S::kOffset == 0 ? S::kStart : x[t].start[S::kParts * g + 1]);
+    acc[t][0] = halved<F>() ? broadcast(0) : start(t, 0);
+    acc[t][1] = halved<F>() || !S::kHalves ? broadcast(0) : start(t, 1);
   }
   const auto use = [&](int line, Bytes codes) TM_LAMBDA {
     for (int t = 0; t < NT; ++t) {
@@ -69,11 +77,16 @@ TM_INLINE void dot_group(const uint8_t* block, int j, int64_t g, const Prepared*
         if constexpr (S::kHalves) acc[t][1] = dot_at<S::kWide>(acc[t][1], codes, a + 32);
       }
     });
+  } else if constexpr (halved<F>()) {
+    F::halves(block, j, use);
   } else {
     F::lines(block, j, use);
   }
   if constexpr (!S::kHalves && two)
     for (int t = 0; t < NT; ++t) acc[t][0] = add(acc[t][0], divided<times>(acc[t][1]));
+  if constexpr (halved<F>())
+    for (int t = 0; t < NT; ++t)
+      for (int i = 0; i < S::kParts; ++i) acc[t][i] = add(start(t, i), add(acc[t][i], acc[t][i]));
 }
 
 // The same from what is left of base 3: lines are (3 rest - next) / 256, and so are their sums.

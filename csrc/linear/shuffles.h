@@ -5,6 +5,7 @@
 //              fields: level at bits 0-1, sign at 2; level at 4-5, sign at 3
 //   4 values   levels of 3 bits, those of the entry at bits 0, 3 of the first half and 3, 0 of the second
 //              fields, by value: level at 0-2, sign at 4; 3-5, 1; 3-5, 2; 0-2, 3
+// IQ1's values v = -8, 0, 8 are nibbles v / 2 + 4 instead, a word for each entry: low nibbles 0..3, high ones 4..7.
 #pragma once
 #include <cstdint>
 

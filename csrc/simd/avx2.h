@@ -99,6 +99,11 @@ template <int n> TM_INLINE Ints shift_right(Ints a) { TM_BOTH(Ints, _mm256_srli_
 template <int n> TM_INLINE Ints shift_down(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(a.v[i], n)); }  // keeps the sign
 TM_INLINE Ints shift_right(Ints a, int n) { TM_BOTH(Ints, _mm256_srli_epi32(a.v[i], n)); }
 TM_INLINE Floats to_floats(Ints a) { TM_BOTH(Floats, _mm256_cvtepi32_ps(a.v[i])); }
+// By as many bits as *n says, and the low four bits of each lane as floats.
+TM_INLINE Ints shift_right(Ints a, const int32_t* n) { TM_BOTH(Ints, _mm256_srlv_epi32(a.v[i], _mm256_set1_epi32(*n))); }
+TM_INLINE Floats low_nibbles(Ints a) {
+  TM_BOTH(Floats, _mm256_cvtepi32_ps(_mm256_and_si256(a.v[i], _mm256_set1_epi32(15))));
+}
 TM_INLINE Ints bits(Floats a) { TM_BOTH(Ints, _mm256_castps_si256(a.v[i])); }
 TM_INLINE Floats from_bits(Ints a) { TM_BOTH(Floats, _mm256_castsi256_ps(a.v[i])); }
 TM_INLINE Ints round_even(Floats a) { TM_BOTH(Ints, _mm256_cvtps_epi32(a.v[i])); }

@@ -87,6 +87,11 @@ template <int n> TM_INLINE Ints shift_right(Ints a) { return {_mm512_srli_epi32(
 template <int n> TM_INLINE Ints shift_down(Ints a) { return {_mm512_srai_epi32(a.v, n)}; }  // keeps the sign
 TM_INLINE Ints shift_right(Ints a, int n) { return {_mm512_srli_epi32(a.v, static_cast<unsigned>(n))}; }
 TM_INLINE Floats to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
+// By as many bits as *n says, and the low four bits of each lane as floats.
+TM_INLINE Ints shift_right(Ints a, const int32_t* n) { return {_mm512_srlv_epi32(a.v, _mm512_set1_epi32(*n))}; }
+TM_INLINE Floats low_nibbles(Ints a) {
+  return {_mm512_permutexvar_ps(a.v, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))};
+}
 TM_INLINE Ints bits(Floats a) { return {_mm512_castps_si512(a.v)}; }
 TM_INLINE Floats from_bits(Ints a) { return {_mm512_castsi512_ps(a.v)}; }
 TM_INLINE Ints round_even(Floats a) { return {_mm512_cvtps_epi32(a.v)}; }

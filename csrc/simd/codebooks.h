@@ -73,6 +73,12 @@ TM_INLINE void shuffled_values(const uint8_t* tables, Bytes index, const uint8_t
     use(3, look_up_64(fields + 192, put_in(last, 0x08, bits)));
   }
 }
+// Words of a table by 16 indexes: 8 low bits in `low`, three above them from bit `at` on of `high`.
+template <int at> TM_INLINE Bytes words_at(const uint8_t* table, const uint8_t* low, Ints high) {
+  const __m512i top = at <= 8 ? _mm512_slli_epi32(high.v, 8 - at) : _mm512_srli_epi32(high.v, at - 8);
+  const __m512i index = _mm512_ternarylogic_epi32(top, _mm512_set1_epi32(0x700), load_u8_ints(low).v, 0xEA);
+  return {_mm512_i32gather_epi32(index, table, 4)};
+}
 // 32 codes in the order of shuffled lines: byte b of word p is input 8 b + p (width 8), of word 4 v + p input
 // 16 v + 4 b + p (width 4). With `halves` twice, the second half's inputs zero and then the first's.
 template <int width, bool halves> TM_INLINE void shuffle_codes(const int8_t* from, int8_t* to) {

@@ -98,6 +98,11 @@ TM_INLINE Ints shift_right(Ints a, int n) {
   TM_EACH(Ints, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.v[i]), vdupq_n_s32(-n))));
 }
 TM_INLINE Floats to_floats(Ints a) { TM_EACH(Floats, vcvtq_f32_s32(a.v[i])); }
+// By as many bits as *n says, and the low four bits of each lane as floats.
+TM_INLINE Ints shift_right(Ints a, const int32_t* n) {
+  TM_EACH(Ints, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.v[i]), vdupq_n_s32(-*n))));
+}
+TM_INLINE Floats low_nibbles(Ints a) { TM_EACH(Floats, vcvtq_f32_s32(vandq_s32(a.v[i], vdupq_n_s32(15)))); }
 TM_INLINE Ints bits(Floats a) { TM_EACH(Ints, vreinterpretq_s32_f32(a.v[i])); }
 TM_INLINE Floats from_bits(Ints a) { TM_EACH(Floats, vreinterpretq_f32_s32(a.v[i])); }
 TM_INLINE Ints round_even(Floats a) { TM_EACH(Ints, vcvtnq_s32_f32(a.v[i])); }

@@ -234,8 +234,24 @@ TM_INLINE void ternary_lines(const uint8_t* indexes, const Ints* high, const Byt
   });
 }
 
+#if defined(__AVX512F__)
+// Halves of codes + 9 for 16 rows, lines 2 c and 2 c + 1, from a table of nibbles (linear/shuffles.h); the index of code c
+// has three high bits from bit `at` of `high` on. `plus`: ones in the nibbles of rows whose delta is positive.
+template <int c, int at, class Use>
+TM_INLINE void halved_lines(const uint8_t* indexes, Ints high, Bytes plus, Use use) {
+  const uint8_t* table = shuffles[static_cast<int>(Type::IQ1_S)];
+  const Bytes both = add(words_at<at>(table, indexes + 16 * c, high), plus);
+  use(2 * c, bit_and(both, broadcast_byte(15)));
+  use(2 * c + 1, bit_and(shift_right<4>(both), broadcast_byte(15)));
+}
+TM_INLINE Bytes plus_nibbles(Ints negative) {  // 0 or 1
+  return bit_and(as_bytes(sub(negative, broadcast(1))), broadcast_byte(0x11));
+}
+#endif
+
 struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 words
   static constexpr int kOffset = 9, kBytes = 768;
+  static constexpr bool kHalved = true;
   struct Scales : NibbleScales<8> {
     using NibbleScales<8>::NibbleScales;
     TM_INLINE Ints whole(int k) const {
@@ -249,6 +265,13 @@ struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 word
     const Bytes deltas[4] = {delta, delta, delta, delta};
     ternary_lines(block + 256 + 64 * j, high, deltas, use);
   }
+#if defined(__AVX512F__)
+  template <class Use> static TM_INLINE void halves(const uint8_t* block, int j, Use use) {
+    const Ints word = load_u16_ints(block + 32 * j);
+    const Bytes plus = plus_nibbles(shift_right<15>(word));
+    unroll<4>([&](auto c) TM_LAMBDA { halved_lines<c, 3 * c>(block + 256 + 64 * j, word, plus, use); });
+  }
+#endif
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       put_half(rows[r], r, front);
@@ -261,6 +284,7 @@ struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 word
 // file: 32 low bytes, 16 bytes of 2 x 4 bits, 4 scale words with d's nibbles on top
 struct IQ1_M : CodebookBlock<56, 16> {
   static constexpr int kOffset = 9, kBytes = 896;
+  static constexpr bool kHalved = true;
   struct Scales : NibbleScales<8> {
     using NibbleScales<8>::NibbleScales;
     TM_INLINE Ints whole(int k) const {
@@ -278,6 +302,15 @@ struct IQ1_M : CodebookBlock<56, 16> {
     });
     ternary_lines(block + 384 + 64 * j, high, deltas, use);
   }
+#if defined(__AVX512F__)
+  template <class Use> static TM_INLINE void halves(const uint8_t* block, int j, Use use) {
+    const Ints word = load_u16_ints(block + 128 + 32 * j);
+    unroll<4>([&](auto c) TM_LAMBDA {
+      const Bytes plus = plus_nibbles(bit_and(shift_right<4 * c + 3>(word), broadcast(1)));
+      halved_lines<c, 4 * c>(block + 384 + 64 * j, word, plus, use);
+    });
+  }
+#endif
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       const uint8_t* in = rows[r];

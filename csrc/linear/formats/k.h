@@ -1,7 +1,7 @@
 // Types with blocks of 256 inputs and whole scales (and mins): Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS. Lines of codes as in
 // lines.h, for each 32 inputs together, in stream order.
 //
-//   Q2_K    | d, dmin [16] f16 64 B | (scale, min) nibbles [16 groups][16 rows] 256 B | 8 x 2 pair lines |   1344 B
+//   Q2_K    | d, dmin [16] f16 64 B | scales 2 x N | mins 2 x n | 8 x 2 pair lines |                          1344 B
 //   Q3_K    front: d [16] 32 B | scales: S0 S1 S2 | 8 x 3 triple lines |                                     1728 B
 //   Q4_K    | d, dmin 64 B | scales: S M H | 8 x 4 nibble lines |                                            2304 B
 //   Q5_K    | d, dmin 64 B | scales: S M H | 8 x 5 lines of fives |                                           2816 B
@@ -10,15 +10,17 @@
 //
 //   S (M): low 4 bits of the scales (mins), [4 groups][16 rows] bytes, low nibbles groups 0..3, high ones 4..7.
 //   H: bits 0-1 high bits of scales 0..3, 2-3 of scales 4..7, 4-5 of mins 0..3, 6-7 of mins 4..7.
-//   S0, S1: low 4 bits of scales 0..3 | 4..7, 8..11 | 12..15; S2: bits 2 f high bits of scales 4 f .. 4 f + 3. Here and
-//   in Q2_K's the two scales of 32 inputs are neighbours: [2 x 32 inputs][16 rows][2].
-//   Pair lines of Q2_K: bits 0-1, 2-3 of line h are lines 2 h and 2 h + 1 of the 8; bits 4-5, 6-7 are 4 + 2 h, 5 + 2 h.
+//   S0, S1: low 4 bits of scales 0..3 | 4..7, 8..11 | 12..15; S2: bits 2 f high bits of scales 4 f .. 4 f + 3. Here the two
+//   scales of 32 inputs are neighbours: [2 x 32 inputs][16 rows][2].
+//   n: a row's dword has 8 of its groups as nibbles, first to last. N: its low half has 0 2 4 6 of them, its high 1 3 5 7.
 //   Triple lines of Q3_K: bits 0-2 of line i are line i of the 8, bits 4-6 line 4 + i; bits 3 and 7 bit i of 3 and 7.
 #pragma once
 #include "linear/formats/lines.h"
 #include "linear/formats/tables.h"
 
 namespace mill::TM_ISA::linear {
+
+alignas(32) inline constexpr int32_t kFours[8] = {0, 4, 8, 12, 16, 20, 24, 28};  // where a dword's nibbles begin
 
 // ---- Q4_K, Q5_K ----
 
@@ -199,36 +201,35 @@ struct Q2_K {
   struct Scales {
     const uint8_t* block;
     TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
-    TM_INLINE Ints both(int j) const { return load_u8_words(block + 64 + 32 * j); }
-    TM_INLINE Ints pair(int j) const { return bit_and(both(j), broadcast(0x000F000F)); }
+    TM_INLINE Ints pair(int j) const { return bit_and(nibble(64 + 64 * (j / 4), j % 4), broadcast(0x000F000F)); }
     TM_INLINE Ints whole(int k) const { return k % 2 == 0 ? low_word(pair(k / 2)) : high_word(pair(k / 2)); }
-    TM_INLINE Ints whole_min(int k) const {
-      return k % 2 == 0 ? bit_and(shift_right<4>(both(k / 2)), broadcast(15)) : shift_right<20>(both(k / 2));
-    }
+    TM_INLINE Floats float_min(int k) const { return low_nibbles(nibble(192 + 64 * (k / 8), k % 8)); }
     TM_INLINE Floats d() const { return load_f16(block); }
     TM_INLINE Floats dmin() const { return load_f16(block + 32); }
+
+   private:
+    TM_INLINE Ints nibble(int line, int i) const { return shift_right(load_ints(block + line), kFours + i); }
   };
   template <bool sixteenths = false, class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    unroll<4>([&](auto t) TM_LAMBDA {
-      const Bytes raw = load_bytes(block + 320 + 128 * j + 64 * (t / 2));
-      use(t, bit_and(move_bits<t % 2 * 2, 0>(raw), broadcast_byte(3)));
-      constexpr int at = sixteenths ? 4 : 0;
-      use(t + 4, bit_and(move_bits<4 + t % 2 * 2, at>(raw), broadcast_byte(3 << at)));
-    });
+    pair_lines<sixteenths>(block + 320 + 128 * j, use);
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
       put_half(rows[r] + 80, r, out);
       put_half(rows[r] + 82, r, out + 32);
-      for (int g = 0; g < 16; ++g) out[64 + 32 * (g / 2) + 2 * r + g % 2] = rows[r][g];
+      uint32_t scales[2] = {}, mins[2] = {};
+      for (int g = 0; g < 16; ++g) {
+        scales[g / 8] |= (rows[r][g] & 15u) << (g % 2 * 16 + g / 2 % 4 * 4);
+        mins[g / 8] |= static_cast<uint32_t>(rows[r][g] >> 4) << (g % 8 * 4);
+      }
+      for (int h = 0; h < 2; ++h) {
+        store_u32(out + 64 + 64 * h + 4 * r, scales[h]);
+        store_u32(out + 192 + 64 * h + 4 * r, mins[h]);
+      }
       for (int j = 0; j < 8; ++j) {
         uint8_t codes[32] = {};
         add_pairs(rows[r] + 16, j, 0, codes);
-        for (int i = 0; i < 32; ++i) {
-          const int t = i / 4, field = t / 4 * 2 + t % 2;
-          uint8_t& byte = out[320 + 128 * j + 64 * (t % 4 / 2) + 4 * r + i % 4];
-          byte = static_cast<uint8_t>(byte | codes[i] << (2 * field));
-        }
+        put_pairs(codes, r, out + 320 + 128 * j);
       }
     }
   }

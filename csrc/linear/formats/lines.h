@@ -20,11 +20,11 @@ TM_INLINE void put_nibbles(const uint8_t* codes, int row, uint8_t* at) {  // 4 l
               (load_u32(codes + 4 * t) & 0x0f0f0f0f) | (load_u32(codes + 16 + 4 * t) & 0x0f0f0f0f) << 4);
 }
 
-// 2 lines: bits 2 f of the h-th are line 4 h + f
-TM_INLINE void put_pairs(const uint8_t* codes, int shift, int row, uint8_t* at) {
+// 2 lines: bits 0-1, 2-3 of the h-th are lines 2 h and 2 h + 1, bits 4-5, 6-7 lines 4 + 2 h and 5 + 2 h.
+TM_INLINE void put_pairs(const uint8_t* codes, int row, uint8_t* at) {
   for (int h = 0; h < 2; ++h) {
     uint32_t v = 0;
-    for (int f = 0; f < 4; ++f) v |= (load_u32(codes + 16 * h + 4 * f) >> shift & 0x03030303) << (2 * f);
+    for (int f = 0; f < 4; ++f) v |= (load_u32(codes + 8 * h + 16 * (f / 2) + 4 * (f % 2)) & 0x03030303) << (2 * f);
     store_u32(at + 64 * h + 4 * row, v);
   }
 }
@@ -116,10 +116,13 @@ template <class Use> TM_INLINE void six_bit_lines(const uint8_t* at, Use use) {
   });
 }
 
-template <class Use> TM_INLINE void pair_lines(const uint8_t* at, Use use) {
-  const Bytes mask = broadcast_byte(3);
-  unroll<8>([&](auto t) TM_LAMBDA {
-    use(t, bit_and(move_bits<2 * (t & 3), 0>(load_bytes(at + 64 * (t >> 2))), mask));
+// `high`: lines 4..7 times 16.
+template <bool high = false, class Use> TM_INLINE void pair_lines(const uint8_t* at, Use use) {
+  unroll<4>([&](auto t) TM_LAMBDA {
+    const Bytes raw = load_bytes(at + 64 * (t / 2));
+    constexpr int up = high ? 4 : 0;
+    use(t, bit_and(move_bits<t % 2 * 2, 0>(raw), broadcast_byte(3)));
+    use(t + 4, bit_and(move_bits<4 + t % 2 * 2, up>(raw), broadcast_byte(3 << up)));
   });
 }
 

@@ -98,15 +98,15 @@ struct Q1_0 {
 
 struct Q2_0 {
   static constexpr int kInputs = 128, kBytes = 576, kFront = 0, kGroup = 32, kOffset = 1;
-  static constexpr int kFileInputs = 64, kFileBytes = 18;
+  static constexpr int kFileInputs = 64, kFileBytes = 18, kHighFrom = 4, kHighTimes = 16;
   static constexpr bool kMins = false, kWide = false, kWhole = false;
   struct Scales {
     const uint8_t* block;
     TM_INLINE Scales(const uint8_t*, const uint8_t* block) : block(block) {}
     TM_INLINE Floats scale(int k) const { return load_f16(block + 32 * (k / 2)); }
   };
-  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    pair_lines(block + 64 + 128 * j, use);
+  template <bool high = false, class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    pair_lines<high>(block + 64 + 128 * j, use);
   }
   static void pack(const uint8_t* const rows[16], int blocks, uint8_t*, uint8_t* out) {
     for (int r = 0; r < 16; ++r)
@@ -115,7 +115,7 @@ struct Q2_0 {
         uint8_t codes[64];
         for (int k = 0; k < 64; ++k) codes[k] = in[2 + k / 4] >> (k % 4 * 2) & 3;
         put_half(in, r, out + 32 * i);
-        for (int j = 0; j < 2; ++j) put_pairs(codes + 32 * j, 0, r, out + 64 + 128 * (2 * i + j));
+        for (int j = 0; j < 2; ++j) put_pairs(codes + 32 * j, r, out + 64 + 128 * (2 * i + j));
       }
   }
 };
@@ -132,9 +132,9 @@ struct Ternary {  // one f16 for 256 inputs, in front
 };
 
 struct TQ2_0 : Ternary {
-  static constexpr int kBytes = 1024, kFileBytes = 66;
-  template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
-    pair_lines(block + 128 * j, use);
+  static constexpr int kBytes = 1024, kFileBytes = 66, kHighFrom = 4, kHighTimes = 16;
+  template <bool high = false, class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
+    pair_lines<high>(block + 128 * j, use);
   }
   static void pack(const uint8_t* const rows[16], int, uint8_t* front, uint8_t* out) {
     for (int r = 0; r < 16; ++r) {
@@ -142,7 +142,7 @@ struct TQ2_0 : Ternary {
       for (int j = 0; j < 8; ++j) {  // four codes a byte, 32 inputs apart
         uint8_t codes[32] = {};
         add_bits(rows[r] + 32 * (j / 4), j % 4 * 2, 3, 0, codes);
-        put_pairs(codes, 0, r, out + 128 * j);
+        put_pairs(codes, r, out + 128 * j);
       }
     }
   }
