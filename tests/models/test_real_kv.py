@@ -17,7 +17,7 @@ from models.real import PROMPTS, path_of
 
 NAME = "smollm2-135m"
 GOLDENS = Path(__file__).parent.parent / "goldens" / "real" / f"{NAME}.npz"
-BOUNDS = {"f16": 5e-3, "bf16": 6e-3, "q8_0": 8e-3, "q4_0": 0.25}  # mean, nats; measured 0.0032, 0.0032, 0.0045, 0.16
+BOUNDS = {"f16": 5e-3, "bf16": 6e-3, "q8_0": 8e-3, "q4_0": 0.25}  # mean, nats; measured 0.0037, 0.0031, 0.0042, 0.16
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
