@@ -1,8 +1,8 @@
 """What this machine would allow in a cell: of each op, bytes ÷ the rate at which they are read or operations ÷ the peak.
 
 The rate is that of reading a block as large as what the step reads, so caches count. Operations of quantised products count
-at the peak of 8-bit products of the chosen instruction set, of F16 and BF16 products at that of 16-bit ones, all others at
-that of float32.
+at the peak of 8-bit products of the chosen instruction set, of F16 and BF16 products and of attention over f16, q8_0 and q4_0
+at that of 16-bit ones, all others at that of float32.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 from tensormill import models
 from tensormill.backends.cpu.executable import OFFERS
 from tensormill.backends.cpu.limits import dot_rate, fma_rate, pair_rate, read_rate
+from tensormill.backends.cpu.work import attends_in_integers
 from tensormill.gguf import GGMLType, GGUFFile
 from tensormill.program.cost import Sizes, cost
 from tensormill.program.ir import Op, Program
-from tensormill.program.kv import KV_TYPES
+from tensormill.program.kv import KV_TYPES, KVType
 from tensormill.program.passes import prepare
 from versus.cells import Cell
 
@@ -33,17 +35,18 @@ def _program(path: Path) -> Program:
 
 def limit(path: Path, cell: Cell, threads: int) -> float | None:
     """The cell's number at the limit, in its unit; None where there is none (a start, a busy machine)."""
-    kv = KV_TYPES[cell.kv].row_bytes(32) / 32  # type: ignore[index]
+    kv_type = cast(KVType, cell.kv)
+    kv = KV_TYPES[kv_type].row_bytes(32) / 32
     if cell.unit == "MB":
         return path.stat().st_size / 1e6 + 100
     if cell.unit != "tok/s" or cell.part == "busy":
         return None
     program = _program(path)
     if cell.prompt:
-        return cell.prompt / sum(_seconds(program, sizes, threads) for sizes in _chunks(cell, kv))
+        return cell.prompt / sum(_seconds(program, sizes, kv_type, threads) for sizes in _chunks(cell, kv))
     rows = cell.depth + cell.generate // 2
     sizes = Sizes(tokens=cell.batch, sequences=cell.batch, logits=cell.batch, rows=rows, kv_bytes=kv)
-    return cell.batch / _seconds(program, sizes, threads)
+    return cell.batch / _seconds(program, sizes, kv_type, threads)
 
 
 def _chunks(cell: Cell, kv: float) -> Iterator[Sizes]:
@@ -52,15 +55,17 @@ def _chunks(cell: Cell, kv: float) -> Iterator[Sizes]:
         yield Sizes(tokens=tokens, rows=cell.depth + done + tokens // 2, kv_bytes=kv)
 
 
-def _seconds(program: Program, sizes: Sizes, threads: int) -> float:
+def _seconds(program: Program, sizes: Sizes, kv_type: KVType, threads: int) -> float:
     """Each op in turn, at the speed of memory or of arithmetic, whichever is slower."""
-    costs = [(cost(op, sizes), _peak(op, threads)) for op in program.ops]
+    costs = [(cost(op, sizes), _peak(op, kv_type, threads)) for op in program.ops]
     rate = read_rate(int(sum(c.weights + c.caches for c, _ in costs)), threads)
     return sum(max((c.weights + c.caches) / rate, c.flops / peak) for c, peak in costs)
 
 
-def _peak(op: Op, threads: int) -> float:
+def _peak(op: Op, kv_type: KVType, threads: int) -> float:
     """Operations a second of the products that an op is made of."""
+    if attends_in_integers(op, kv_type):
+        return pair_rate(threads)
     types = {c.type for v in op.values if v.role == "weight" and v.recipe for c in v.recipe.cuts}
     if "linear" not in op.kind or types <= {GGMLType.F32}:
         return fma_rate(threads)

@@ -21,6 +21,8 @@ from tensormill.quant import decode, encode
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q4_0"]
 KV_TYPES: dict[KVType, GGMLType] = {name: GGMLType[name.upper()] for name in get_args(KVType)}
 
+INTEGERS: tuple[KVType, ...] = ("f16", "q8_0", "q4_0")  # kept as integers with scales where values lie beside keys
+
 
 def widths(cache: Cache) -> list[tuple[int, int]]:
     """(heads, head size) of a paged cache's keys and, where they are kept, its values."""

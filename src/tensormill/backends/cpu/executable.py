@@ -151,7 +151,7 @@ class CPUExecutable:
 
     def work(self, sizes: Sizes) -> list[Work]:
         """The work of each record in a step of these sizes."""
-        return works(self._lowering.records, sizes)
+        return works(self._lowering.records, sizes, self._limits.kv_type)
 
     @property
     def bytes(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from tensormill.backends.cpu.view import ITEM, View
 from tensormill.backends.cpu.weights import Member, Packed, Reads
 from tensormill.program.cost import Sizes, cost
 from tensormill.program.ir import Cache, Op, Value
+from tensormill.program.kv import INTEGERS, KVType
 
 PRODUCTS = ("linears", "expert_linears")
 MADE_FOR_OTHERS = ("quantise", "copy", "group")  # what the lowering adds before an op's own record
@@ -30,16 +31,16 @@ class Work:
     caches: float = 0.0
     values: float = 0.0
     operations: float = 0.0
-    reads: Reads = "values"  # of a product: 8-bit codes, 16-bit words or float32
+    reads: Reads = "values"  # of its products: 8-bit codes, 16-bit words or float32
 
 
-def works(records: Sequence[Record], sizes: Sizes) -> list[Work]:
-    """The work of each record."""
+def works(records: Sequence[Record], sizes: Sizes, kv_type: KVType) -> list[Work]:
+    """The work of each record, with caches of that type."""
     last = {id(r.op): n for n, r in enumerate(records) if r.op and r.kernel not in MADE_FOR_OTHERS}
     out = []
     for n, r in enumerate(records):
         own = r.op if r.op and last.get(id(r.op)) == n else None
-        out.append(_product(r, sizes) if r.kernel in PRODUCTS else _other(r, own, sizes))
+        out.append(_product(r, sizes) if r.kernel in PRODUCTS else _other(r, own, sizes, kv_type))
     return out
 
 
@@ -54,12 +55,18 @@ def _begun(r: Record, sizes: Sizes) -> Work:
     return Work(r.kernel, _name(r.op), values=sum(_bytes(v, sizes) for v in views))
 
 
-def _other(r: Record, op: Op | None, sizes: Sizes) -> Work:
+def _other(r: Record, op: Op | None, sizes: Sizes, kv_type: KVType) -> Work:
     if op is None:
         return _begun(r, sizes)
     whole = cost(op, sizes)
     types = sorted({c.type.name for v in op.values if v.role == "weight" and v.recipe for c in v.recipe.cuts})
-    return Work(r.kernel, _name(op), "+".join(types), whole.weights, whole.caches, whole.values, whole.flops)
+    reads: Reads = "words" if attends_in_integers(op, kv_type) else "values"
+    return Work(r.kernel, _name(op), "+".join(types), whole.weights, whole.caches, whole.values, whole.flops, reads)
+
+
+def attends_in_integers(op: Op, kv_type: KVType) -> bool:
+    """Whether this is attention whose products are those of 16-bit integers: over caches that keep values beside keys."""
+    return op.kind == "attention" and kv_type in INTEGERS and all(cache.v is not None for cache in op.caches)
 
 
 def _product(r: Record, sizes: Sizes) -> Work:
