@@ -18,10 +18,6 @@ from tensormill.server.connection import Connection
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 
 
-class Hasty(Connection):
-    patience = 0.3
-
-
 class App:
     """Answers without an end."""
 
@@ -52,9 +48,10 @@ async def _gone(receive: Receive) -> None:
 
 
 @asynccontextmanager
-async def serving(app: App) -> AsyncIterator[int]:
+async def serving(app: App, patience: float = 0.3) -> AsyncIterator[int]:
+    hasty = type("Hasty", (Connection,), {"patience": patience})
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        server = uvicorn.Server(uvicorn.Config(app, http=Hasty, log_config=None, lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(app, http=hasty, log_config=None, lifespan="off"))
         running = asyncio.create_task(server.serve(sockets=[sock]))
         while not server.started:
             await asyncio.sleep(0.01)
@@ -99,16 +96,16 @@ def test_an_answer_that_nobody_reads_gives_its_place_back() -> None:
 def test_whoever_reads_slowly_is_served_on() -> None:
     async def served() -> None:
         app = App()
-        async with serving(app) as port:
+        async with serving(app, patience=1.5) as port:  # the system's buffers let a writer wait for several reads
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
             writer.write(HEAD + b"\r\n")
             got = 0
             async with asyncio.timeout(30):
-                for _ in range(10):  # longer than patience in all
+                for _ in range(20):  # longer than patience in all
                     await asyncio.sleep(0.1)
                     for _ in range(40):
                         got += len(await reader.readexactly(1 << 14))
-            assert got == 10 * 40 << 14 and app.under_way
+            assert got == 20 * 40 << 14 and app.under_way
             writer.close()
 
     asyncio.run(served())
