@@ -50,7 +50,7 @@ def test_kernels(name: str) -> None:
 def test_models_get_the_bits_of_avx2(tmp_path: Path) -> None:
     done = emulated("-c", SCRIPT, str(tmp_path / "neon.npz"))
     assert done.returncode == 0, done.stderr
-    expected = run("avx2", tmp_path / "avx2.npz")
+    expected = run("avx2", tmp_path / "avx2.npz", SCRIPT)
     with np.load(tmp_path / "neon.npz") as saved:
         for name, logits in expected.items():
             np.testing.assert_array_equal(logits.view(np.int32), saved[name].view(np.int32), err_msg=name)
