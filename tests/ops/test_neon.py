@@ -42,7 +42,7 @@ def emulated(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TESTS)
 def test_kernels(name: str) -> None:
-    done = emulated("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"tests/ops/{name}", "-k", ALONE)
+    done = emulated("-m", "pytest", "-x", "-p", "no:cacheprovider", f"tests/ops/{name}", "-k", ALONE)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
 
