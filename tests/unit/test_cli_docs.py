@@ -15,8 +15,9 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 def text() -> str:
     parts = ["# The command line\n\nMade from `--help`; do not edit: `python tests/unit/test_cli_docs.py` writes it.\n"]
     for verb in ("", *VERBS):
-        made = run(*([verb] if verb else []), "--help").out
-        lines = "\n".join(line.rstrip() for line in made.strip().splitlines())
+        made = run(*([verb] if verb else []), "--help")
+        assert made.code == 0, made.err  # or half a document would be written
+        lines = "\n".join(line.rstrip() for line in made.out.strip().splitlines())
         parts.append(f"## tensormill {verb}".rstrip() + f"\n\n```text\n{lines}\n```\n")
     return "\n".join(parts)
 

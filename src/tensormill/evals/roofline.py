@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol, cast, runtime_checkable
-
-import numpy as np
+from typing import Protocol, runtime_checkable
 
 from tensormill.backends.cpu import limits
 from tensormill.backends.cpu.work import Work
 from tensormill.engine import Engine, Session
 from tensormill.errors import RequestError
+from tensormill.evals.throughput import random_tokens
 from tensormill.program.cost import Sizes
 from tensormill.program.kv import KV_TYPES
 
@@ -116,7 +115,7 @@ def measure(engine: Engine, of: Machine, tokens: int, depth: int) -> StepReport:
         raise RequestError(f"the backend {engine.config.backend} does not take the time of single ops; --backend cpu does")
     session = engine.session()
     feed(session, depth, seed=1)
-    session.feed(random_tokens(engine, tokens, seed=2))  # warm
+    session.feed(random_tokens(engine, tokens, 2))  # warm
     executable.profile(True)
     executable.times()
     times = []
@@ -125,7 +124,7 @@ def measure(engine: Engine, of: Machine, tokens: int, depth: int) -> StepReport:
             session.end()
             feed(session, depth, seed=3 + run)
             executable.times()
-        session.feed(random_tokens(engine, tokens, seed=100 + run))
+        session.feed(random_tokens(engine, tokens, 100 + run))
         times.append([ns for _, _, ns in executable.times()])
     executable.profile(False)
     session.end()
@@ -143,11 +142,6 @@ def floor(work: Work, of: Machine, rate: float) -> float:
     """Seconds below which this work cannot be done, weights and caches being read at `rate`."""
     peak = {"codes": of.dot, "words": of.pairs, "values": of.fma}[work.reads]
     return max((work.weights + work.caches) / rate, work.values / of.cached, work.operations / peak)
-
-
-def random_tokens(engine: Engine, count: int, seed: int) -> list[int]:
-    """Tokens of no meaning, other ones for each seed, so that no cached prefix helps."""
-    return cast(list[int], np.random.default_rng(seed).integers(0, engine.n_vocab, count).tolist())
 
 
 def feed(session: Session, count: int, seed: int) -> None:

@@ -45,8 +45,8 @@ def rate(engine: Engine, test: Workload, run: int, *, warmup: bool = True, timed
 def _seconds(engine: Engine, test: Workload, count: int, seed: int, timed: Callable[[], None] = lambda: None) -> float:
     sessions = [engine.session() for _ in range(test.batch)]
     for number, session in enumerate(sessions):
-        _go_to(test.depth, session, _tokens(engine, test.depth + 1, (number, 0)))
-    tokens = _tokens(engine, count * test.batch, (0, seed))
+        _go_to(test.depth, session, random_tokens(engine, test.depth + 1, number, 0))
+    tokens = random_tokens(engine, count * test.batch, 0, seed)
     timed()
     started = time.perf_counter()
     if test.decode:
@@ -67,7 +67,8 @@ def _go_to(depth: int, session: Session, tokens: Sequence[int]) -> None:
         session.feed(tokens[known:depth])
 
 
-def _tokens(engine: Engine, count: int, seed: tuple[int, int]) -> list[int]:
+def random_tokens(engine: Engine, count: int, *seed: int) -> list[int]:
+    """Tokens of no meaning, other ones for each seed, so that no cached prefix helps."""
     return Random(str(seed)).choices(range(engine.n_vocab), k=count)  # NumPy's takes long to import
 
 
