@@ -1,6 +1,8 @@
-// The product for every quantised format (format.h): GEMV for few tokens, straight from the packed bits, and GEMM
-// for many (sweep.h), from byte lines decoded into scratch. Both follow the one arithmetic of linear.h, group by group.
+// The product for every quantised format (format.h): GEMV for few tokens, straight from the packed bits, GEMM for many
+// (sweep.h), from byte lines decoded into scratch, and something between (batch.h). All follow the one arithmetic of linear.h,
+// group by group.
 #pragma once
+#include "linear/batch.h"
 #include "linear/call.h"
 #include "linear/decode.h"
 #include "linear/shape.h"
@@ -9,10 +11,7 @@
 
 namespace mill::TM_ISA::linear {
 
-inline constexpr int kGemvTile = kTileTokens > 4 ? 8 : 4;  // tokens that share one decoding in registers; more: GEMM
-// Bytes ahead, into the first and the second cache: the nearest cache alone has too few requests under way for DRAM
-// (26 of 34 GB/s with two threads, 32 with both).
-inline constexpr int64_t kPrefetch = 2048, kPrefetchFar = 16384;
+inline constexpr int kGemvTile = kTileTokens > 4 ? 8 : 4;  // tokens that share one decoding in registers
 
 struct Prepared {  // a token's row for GEMV
   const int8_t* codes;
@@ -36,6 +35,9 @@ template <class F> constexpr bool halved() {
   if constexpr (requires { F::kHalved; }) return kShuffles;
   return false;
 }
+// Whether 9 to 16 tokens are done together: not where decoding takes the registers that they would fill.
+template <class F> constexpr bool batched() { return kBatchTokens > 0 && !shuffled<F>() && !halved<F>(); }
+
 // Scratch that GEMV needs for a token.
 template <class F> constexpr int64_t prepared_bytes(int64_t columns) {
   return columns * 8 / F::kGroup + (shuffled<F>() ? columns * Shape<F>::kParts : 0);
@@ -225,6 +227,8 @@ void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x,
                      static_cast<uint8_t*>(scratch));
     return;
   }
+  if constexpr (batched<F>())
+    if (n_tokens <= kBatchTokens) return batch<F>(m, begin, end, call, scratch);
   Sweep<F>(m, call, scratch).run(begin, end);
 }
 

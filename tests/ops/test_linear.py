@@ -142,21 +142,22 @@ def test_a_token_does_not_know_its_neighbours(kind):
     matrix = linear_native.Packed(kind, random_rows(kind, 33, columns, 4), columns)
     x = activations(64, columns)
     together = matrix(x)
-    for tokens in (1, 2, 3, 4, 5, 6, 7, 31):
+    for tokens in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 31):
         np.testing.assert_array_equal(matrix(x[:tokens]), together[:tokens], err_msg=f"T={tokens}")
     np.testing.assert_array_equal(np.concatenate([matrix(row[None]) for row in x]), together)
 
 
-@pytest.mark.parametrize("kind", [GGMLType.Q8_0, GGMLType.Q2_K])  # a scale for each 32 inputs, for each 16
-def test_rows_too_long_for_the_scratch_are_done_in_groups_of_tokens(kind):
+@pytest.mark.parametrize("tokens", [8, 11, 16])  # groups of tokens fit; all of them, but not all inputs
+@pytest.mark.parametrize("kind", [GGMLType.Q8_0, GGMLType.Q2_K, GGMLType.Q4_K])  # a scale for each 32 inputs, for each 16
+def test_rows_too_long_for_the_scratch_are_done_in_pieces(kind, tokens):
     columns = 256 * 700
     matrix = linear_native.Packed(kind, random_rows(kind, 17, columns, 5), columns)
-    x = activations(8, columns)
+    x = activations(tokens, columns)
     np.testing.assert_array_equal(matrix(x), np.concatenate([matrix(row[None]) for row in x]))
 
 
 @by_kind
-@pytest.mark.parametrize("tokens", [3, 9])
+@pytest.mark.parametrize("tokens", [3, 9, 16, 19])
 def test_gather_scatter_and_ranges_of_panels(kind, tokens):
     columns = columns_of(kind)[1]
     blocks = random_rows(kind, 50, columns, 5)
@@ -195,7 +196,7 @@ for kind in KINDS:
     digest = hashlib.sha256()
     for columns in columns_of(kind):
         matrix = linear_native.Packed(kind, random_rows(kind, 33, columns, 8), columns)
-        for tokens in (1, 2, 4, 23):
+        for tokens in (1, 2, 4, 12, 23):
             digest.update(matrix(activations(tokens, columns)).tobytes())
     print(kind.name, digest.hexdigest())
 """
