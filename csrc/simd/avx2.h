@@ -170,6 +170,10 @@ TM_INLINE Bytes thirds(Bytes a) {
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { TM_BOTH(Bytes, _mm256_and_si256(a.v[i], b.v[i])); }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { TM_BOTH(Bytes, _mm256_slli_epi16(a.v[i], n)); }
 template <int n> TM_INLINE Bytes shift_right(Bytes a) { TM_BOTH(Bytes, _mm256_srli_epi16(a.v[i], n)); }
+template <int n, int mask> TM_INLINE Bytes shift_right_and(Bytes a) {  // in each byte
+  if constexpr (n == 0) return bit_and(a, broadcast_byte(mask));
+  else return bit_and(shift_right<n>(a), broadcast_byte(mask));
+}
 TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
   TM_BOTH(Bytes, _mm256_or_si256(_mm256_and_si256(a.v[i], mask.v[i]), b.v[i]));
 }

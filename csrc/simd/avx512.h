@@ -1,4 +1,4 @@
-// simd.h for AVX-512 (F, BW, DQ, VL, VNNI, VBMI): one register each.
+// simd.h for AVX-512 (F, BW, DQ, VL, VNNI, VBMI) and GFNI: one register each.
 #pragma once
 #include <immintrin.h>
 
@@ -135,6 +135,17 @@ TM_INLINE Bytes thirds(Bytes a) {
 TM_INLINE Bytes bit_and(Bytes a, Bytes b) { return {_mm512_and_si512(a.v, b.v)}; }
 template <int n> TM_INLINE Bytes shift_left(Bytes a) { return {_mm512_slli_epi16(a.v, n)}; }   // of 16 bits: mask after
 template <int n> TM_INLINE Bytes shift_right(Bytes a) { return {_mm512_srli_epi16(a.v, n)}; }  // of 16 bits: mask after
+// (a >> n) & mask in each byte, as one product with a matrix of bits: its byte 7 - i says which bits make up bit i.
+template <int n, int mask> TM_INLINE Bytes shift_right_and(Bytes a) {
+  if constexpr (n == 0) return bit_and(a, broadcast_byte(mask));
+  constexpr auto matrix = [] {
+    uint64_t rows = 0;
+    for (int i = 0; i + n < 8; ++i)
+      if (mask >> i & 1) rows |= uint64_t{1} << (8 * (7 - i) + i + n);
+    return static_cast<int64_t>(rows);
+  }();
+  return {_mm512_gf2p8affine_epi64_epi8(a.v, _mm512_set1_epi64(matrix), 0)};
+}
 // (a & mask) | b, and the 16-entry table (broadcast in each 128 bits) looked up by bytes 0..15.
 TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) {
   return {_mm512_ternarylogic_epi32(a.v, mask.v, b.v, 0xEA)};

@@ -156,6 +156,10 @@ template <int n> TM_INLINE Bytes shift_right(Bytes a) {
   if constexpr (n == 0) return a;
   else { TM_EACH(Bytes, vshrq_n_u8(a.v[i], n)); }
 }
+template <int n, int mask> TM_INLINE Bytes shift_right_and(Bytes a) {  // in each byte
+  if constexpr (n == 0) return bit_and(a, broadcast_byte(mask));
+  else return bit_and(shift_right<n>(a), broadcast_byte(mask));
+}
 TM_INLINE Bytes and_or(Bytes a, Bytes mask, Bytes b) { TM_EACH(Bytes, vorrq_u8(vandq_u8(a.v[i], mask.v[i]), b.v[i])); }
 TM_INLINE Bytes table16(const void* p) { TM_EACH(Bytes, (static_cast<void>(i), vld1q_u8(static_cast<const uint8_t*>(p)))); }
 // By the low four bits of each byte, whatever is above them.

@@ -121,8 +121,8 @@ template <bool high = false, class Use> TM_INLINE void pair_lines(const uint8_t*
   unroll<4>([&](auto t) TM_LAMBDA {
     const Bytes raw = load_bytes(at + 64 * (t / 2));
     constexpr int up = high ? 4 : 0;
-    use(t, bit_and(move_bits<t % 2 * 2, 0>(raw), broadcast_byte(3)));
-    use(t + 4, bit_and(move_bits<4 + t % 2 * 2, up>(raw), broadcast_byte(3 << up)));
+    use(t, shift_right_and<t % 2 * 2, 3>(raw));
+    use(t + 4, shift_right_and<4 + t % 2 * 2 - up, 3 << up>(raw));
   });
 }
 
