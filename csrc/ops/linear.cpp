@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kFewTokens = 16;  // up to here a product waits for its weights rather than for arithmetic
 constexpr int64_t kOneByOne = 8;      // up to here its panels are done one by one, else in pairs
 constexpr int64_t kBlockTokens = 256;  // of a product of many: their activations and a sweep of outputs fit the second cache
+constexpr int64_t kWorthCopying = 24;  // panels of a chunk of many tokens, which are copied together for it first
 
 // Guessed nanoseconds of one thread for `panels` panels: reading them at 10 GB/s, or computing at 0.3 TOPS.
 double cost(linear::Type type, int64_t columns, int64_t panels, int64_t tokens) {
@@ -45,9 +46,11 @@ TM_INLINE void finish(float* y, int64_t stride, const int32_t* rows, int64_t n, 
 }
 
 TM_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+TM_INLINE int64_t greatest(int64_t a, int64_t b) { return a < b ? b : a; }
 
 // How the products of a call are cut. Of many tokens: blocks of about 256 of them, each with chunks of whole pairs of panels,
-// about 12 a thread in all, none under 2 µs. Of few: smaller ones, of which a thread takes several at once (`Pool::ranges`).
+// at most about 12 a thread in all, none under 2 µs. Of few: smaller ones, of which a thread takes several at once
+// (`Pool::ranges`).
 struct Cut {
   int64_t tokens, blocks, each = 0;  // panels of a chunk
   int64_t chunks = 0, items = 0;     // of a block, over all parts; of all blocks, 0 where one thread does it all
@@ -65,6 +68,7 @@ struct Cut {
     const int64_t count = least(most, static_cast<int64_t>(total / static_cast<double>(blocks) / (few ? 1000 : 2000)));
     if (threads == 1 || total < kWorthWaking || count * blocks < 2) return;
     each = (panels + count - 1) / (count > 0 ? count : 1);
+    if (!few) each = greatest(each, least(kWorthCopying, panels * blocks / (2 * threads)));  // if that leaves a thread two
     if (tokens > kOneByOne) each += each & 1;
     for (int p = 0; p < c.n_objects; ++p) chunks += pieces(c, p);
     items = blocks * chunks;
