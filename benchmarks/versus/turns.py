@@ -53,7 +53,8 @@ class Turns:
             if self._done < self._rounds and self._tests == self._done * self._marks.tests + (not self._marks.output):
                 return self._stop(process)
         if process.wait() or self._done < self._rounds:
-            raise self._ended(process)
+            said = self._elsewhere() if self._marks.output else "".join(self._said)
+            raise failure(self.command, process.returncode, said, f"in round {self._done} of {self._rounds} ")
         return None
 
     @property
@@ -92,16 +93,12 @@ class Turns:
         return self._process
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
+        if process.returncode is not None:  # it ended before its stop: what it printed says whether that is all
+            return
         os.kill(process.pid, signal.SIGSTOP)
         _, status = os.waitpid(process.pid, os.WUNTRACED)  # stopped, not merely told to
         if not os.WIFSTOPPED(status):
             process.returncode = os.waitstatus_to_exitcode(status)
-            raise self._ended(process)
-
-    def _ended(self, process: subprocess.Popen[bytes]) -> SystemExit:
-        """Before it should, or with an error."""
-        said = self._elsewhere() if self._marks.output else "".join(self._said)
-        return failure(self.command, process.returncode, said, f"in round {self._done} of {self._rounds} ")
 
     def _ran_on(self) -> bool:
         """Whether a timed part has begun before the stop, or since (somebody else may have let the process go on)."""
