@@ -153,7 +153,7 @@ TM_INLINE void gemv_block(const uint8_t* front, const uint8_t* block, int n, int
     // Of one token unrolled, if registers are many: where a group's scale lies is known then, and with fewer instructions more
     // groups are under way. AVX2 loses by it.
     const auto group = [&](int j) TM_LAMBDA { gemv_group<F, NT>(block, j, g + j, scales, x, h); };
-    if constexpr (NT == 1 && kShuffles) unroll<kBlockGroups>(group);
+    if constexpr (NT == 1 && kTileTokens > 4) unroll<kBlockGroups>(group);
     else
       for (int j = 0; j < kBlockGroups; ++j) group(j);
     for (int t = 0; t < NT; ++t) f[t] = fma(h[t], scales.d(), f[t]);
