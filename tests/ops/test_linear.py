@@ -83,6 +83,20 @@ def test_a_nan_reaches_the_output(kind):
     assert not np.isnan(out[[0, 2, 3, 4, 5]]).any()
 
 
+@pytest.mark.parametrize("kind", WORDS, ids=lambda k: k.name)
+@pytest.mark.parametrize("bits", [0x7FFF, 0xFFFF, 0x7FC1, 0xFFC1])
+def test_a_nan_weight_reaches_the_output(kind, bits):
+    """Whatever its bits: some would become a scale of zero where a scale is rounded up."""
+    rows = random_rows(kind, 17, 64, 1)
+    rows.view("<u2")[3, 5] = bits
+    packed = linear_native.Packed(kind, rows, 64)
+    for tokens in (1, 2, 17):
+        out = packed(activations(tokens, 64))
+        assert np.isnan(out[:, 3]).all()
+        assert not np.isnan(np.delete(out, 3, 1)).any()
+    assert np.isnan(packed.decode([3])[0, 5])
+
+
 @by_kind
 def test_product_is_exact(kind):
     for columns in columns_of(kind):

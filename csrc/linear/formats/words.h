@@ -53,13 +53,17 @@ struct BF16 {
 
 inline constexpr Geometry kWordGeometry = {1, 2, kWordInputs, kWordInputs * 32, 32};
 
-// The scale is rounded up to a bf16, so that codes grow no longer.
+// The scale is rounded up to a bf16, so that codes grow no longer; one that is no number stays none, whatever its bits.
+TM_INLINE uint32_t rounded_up(float scale) {
+  return std::isnan(scale) ? 0x7fc00000u : (__builtin_bit_cast(uint32_t, scale) + 0xffff) & 0xffff0000;
+}
+
 template <class F> void pack_word_block(const uint8_t* row, int64_t n, uint16_t* scale, int16_t* codes) {
   alignas(64) uint16_t padded[kWordInputs] = {};
   std::memcpy(padded, row, static_cast<size_t>(2 * n));
   Floats x[kVectors];
   for (int i = 0; i < kVectors; ++i) x[i] = F::load(padded + 16 * i);
-  const uint32_t up = (__builtin_bit_cast(uint32_t, word_scale(x)) + 0xffff) & 0xffff0000;
+  const uint32_t up = rounded_up(word_scale(x));
   *scale = static_cast<uint16_t>(up >> 16);
   word_codes(x, __builtin_bit_cast(float, up), codes);
 }
