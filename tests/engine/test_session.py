@@ -12,7 +12,7 @@ from engine.tiny_engine import load, write
 from models.tiny import tokens as some_tokens
 from tensormill.config import SamplingConfig
 from tensormill.engine import Engine, Piece, Session
-from tensormill.errors import RequestError
+from tensormill.errors import BackendError, RequestError
 from tensormill.speculation import Governor
 
 # whole pages; windows; recurrent states and rings; windows beside layers that see all; latent pages
@@ -306,3 +306,9 @@ def test_logits_of_every_token_are_those_of_feeding_up_to_it(folder: Path, varia
 def test_the_same_seed_draws_the_same_answer(engine: Engine) -> None:
     drawn = [once(engine, TEXT[:30], temperature=1.0, seed=seed, top_k=0) for seed in (3, 3, 4)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_broken_file_is_not_the_askers_fault(tmp_path: Path) -> None:
+    path = write("llama", tmp_path / "broken", noise=float("nan"))
+    with load(path, backend="cpu", threads=1) as engine, pytest.raises(BackendError, match="the file or a kernel is broken"):
+        list(engine.session().generate(TEXT[:5], greedy()))

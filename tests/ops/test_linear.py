@@ -21,11 +21,16 @@ from ops.linear_truth import (
     quantise,
     random_rows,
 )
+from ops.tiny import Memory
+from tensormill.errors import BackendError
 from tensormill.gguf import GGMLType
+from tensormill.program import WeightSource
+from tensormill.program.recipe import Recipe
 from tensormill.quant import decode
 
 native = pytest.importorskip("tensormill.backends.cpu._native", reason="the native module is not built")
 from ops import linear_native  # noqa: E402
+from tensormill.backends.cpu.weights import Weights  # noqa: E402
 
 KINDS = [*FLOATS, *QUANTISED]
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.name)
@@ -95,6 +100,12 @@ def test_a_nan_weight_reaches_the_output(kind, bits):
         assert np.isnan(out[:, 3]).all()
         assert not np.isnan(np.delete(out, 3, 1)).any()
     assert np.isnan(packed.decode([3])[0, 5])
+
+
+def test_a_matrix_too_wide_is_refused_by_name():
+    wide = Recipe.whole("blk.0.ffn_down.weight", GGMLType.Q4_K, (16, 262144 + 256))
+    with pytest.raises(BackendError, match=r"blk\.0\.ffn_down\.weight.* 262400 columns.* up to 262144"):
+        Weights(WeightSource(Memory({}))).matrices(wide)
 
 
 @by_kind

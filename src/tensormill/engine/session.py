@@ -18,7 +18,7 @@ from tensormill.cache import Holding
 from tensormill.config import SamplingConfig
 from tensormill.engine.messages import Failed, Generate, Grammar, Output, Reply
 from tensormill.engine.timings import Timings
-from tensormill.errors import RequestError
+from tensormill.errors import BackendError, RequestError
 from tensormill.program import Run
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Session:
 def _refuse(replies: Sequence[Reply]) -> None:
     for reply in replies:
         if isinstance(reply, Failed):
-            raise RequestError(reply.message)
+            raise (RequestError if reply.kind == "request" else BackendError)(reply.message)
 
 
 def _pieces(outputs: Sequence[Output], timings: Timings) -> Iterator[Piece]:

@@ -136,7 +136,11 @@ class Weights:
         if not native().linear_supported(int(type)):
             raise BackendError(f"the CPU backend cannot multiply by {type.name} weights ({recipe.name})")
         give_codebook(type)
-        return Packed(type, count, rows, columns, int(native().packed_bytes(int(type), rows, columns)))
+        try:
+            stride = int(native().packed_bytes(int(type), rows, columns))
+        except RuntimeError as why:  # it is too wide
+            raise BackendError(f"the CPU backend cannot multiply by {recipe.name}: {why}") from why
+        return Packed(type, count, rows, columns, stride)
 
     def _runs(self, recipe: Recipe) -> list[tuple[GGMLType, int]]:
         """(type, rows over all experts) of each run of neighbouring cuts of one type."""
