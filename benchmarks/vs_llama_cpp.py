@@ -28,7 +28,7 @@ from versus import report
 from versus.cells import PARTS, Cell, cells
 from versus.commands import Chosen
 from versus.measure import measure
-from versus.models import ROOT
+from versus.models import ROOT, known
 from versus.results import Results
 
 DEFAULT = ("smollm2", "qwen-coder-1.5b")
@@ -37,7 +37,9 @@ RESULTS = ROOT / "docs" / "benchmarks" / "cpu.json"
 
 def chosen_cells(given: argparse.Namespace) -> list[Cell]:
     """The cells that the command line asks for."""
-    if not given.full:
+    if not (given.full or given.show):
+        if missing := [model for model in given.models if not known(model)]:
+            raise SystemExit(f"there is no file {', '.join(missing)}; give paths, or names such as {', '.join(DEFAULT)}")
         sizes = {"prompt": given.prompt, "generate": given.generate}
         return [
             Cell("models", str(model), f"{name}{count}", **{kind: count})
@@ -48,12 +50,15 @@ def chosen_cells(given: argparse.Namespace) -> list[Cell]:
     parts, models = given.parts.split(","), [str(m) for m in given.models]
     if unknown := set(parts) - set(PARTS):
         raise SystemExit(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    return [
+    found = [
         cell
         for cell in cells()
         if cell.part in parts and (not models or cell.model in models)
         if all(word in cell.key for word in given.only) and not any(word in cell.key for word in given.skip)
     ]
+    if not found:
+        raise SystemExit("no cell has such a name; some are " + ", ".join(cell.key for cell in cells()[::12]))
+    return found
 
 
 def runs(wanted: Iterable[Cell]) -> list[list[Cell]]:
@@ -95,11 +100,22 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return int(text)
+
+
+def _end(number: int, _: object) -> None:
+    """Ctrl-C or SIGTERM: what was started ends with this process, stopped or not, by its `finally`s."""
+    sys.exit(f"ended by {signal.Signals(number).name}; --full has kept what was measured whole")
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="files; with --full names of the table's models")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--threads", type=_count, default=os.cpu_count(), help="default: %(default)s")
+    parser.add_argument("--rounds", type=_count, default=5, help="default: %(default)s")
     parser.add_argument("-p", "--prompt", type=int, default=512, help="prompt tokens (default: %(default)s)")
     parser.add_argument("-n", "--generate", type=int, default=128, help="generated tokens (default: %(default)s)")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet CPU (%(default)s)")
@@ -122,8 +138,11 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Command line."""
     given = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # as Ctrl-C: stopped processes end, too
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _end)
     wanted = chosen_cells(given)
+    if given.show and not given.results.exists():
+        raise SystemExit(f"there are no results: {given.results} does not exist")
     if given.isa:
         os.environ["TENSORMILL_ISA"] = given.isa  # of this process, which measures the limits, and of those it starts
     results = Results.read(given.results) if given.show else gather(wanted, given, llama_cpp_build.build(isa=given.isa))

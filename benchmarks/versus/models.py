@@ -74,6 +74,11 @@ def path_of(name: str) -> Path:
     return path
 
 
+def known(name: str) -> bool:
+    """Whether there is, or can be, a file for a name."""
+    return name in REAL or name.startswith("random:") or Path(name).is_file()
+
+
 def random_path(name: str) -> Path:
     """Where the file of a random:SHAPE:TYPE is, or will be."""
     _, shape, kind = name.split(":")

@@ -27,13 +27,17 @@ class Finished:
 
 
 def finish(command: Sequence[str]) -> Finished:
-    """Run a process to its end; SystemExit tells what it said if it failed."""
+    """Run a process to its end, or to ours; SystemExit tells what it said if it failed."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
         started, most = time.perf_counter(), 0.0
         process = subprocess.Popen(command, stdout=out, stderr=error)
-        while process.poll() is None:
-            most = max(most, peak_megabytes(process.pid))
-            time.sleep(POLL)
+        try:
+            while process.poll() is None:
+                most = max(most, peak_megabytes(process.pid))
+                time.sleep(POLL)
+        finally:
+            process.kill()
+            process.wait()
         seconds = time.perf_counter() - started
         out.seek(0)
         error.seek(0)

@@ -104,7 +104,10 @@ class Results:
         """From a file, or empty; SystemExit if it holds results of another machine than `where`."""
         if not path.exists():
             return cls(where or {})
-        kept = json.loads(path.read_text())
+        try:
+            kept = json.loads(path.read_text())
+        except ValueError:
+            raise SystemExit(f"{path} holds no results: it is no JSON") from None
         differing = [k for k in WHERE if where and kept["where"].get(k) != where.get(k)]
         if differing:
             raise SystemExit(f"{path} holds results of another {', '.join(differing)}; choose another file with --results")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -197,6 +198,42 @@ def test_a_process_is_waited_for_and_measured() -> None:
     assert done.out == "7\n" and done.seconds > 0.2 and done.megabytes > 100
     with pytest.raises(SystemExit, match=r"exit code 3:\nwhy"):
         processes.finish([sys.executable, "-c", "import sys; print('why', file=sys.stderr); sys.exit(3)"])
+
+
+def test_a_process_does_not_outlive_who_waits_for_it(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    child = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    waits = (
+        f"import signal, sys; sys.path.insert(0, {str(Path(machine.__file__).parent)!r}); from versus import processes; "
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)); processes.finish([sys.executable, '-c', {child!r}])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", waits])
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < deadline, "the process does not begin"
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(timeout=30) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--rounds", "0"], "0 is below 1"),
+        (["--threads", "-1"], "-1 is below 1"),
+        (["--full", "nothing"], "no cell has such a name"),
+        (["--full", "--parts", "some"], "there is no part some"),
+        (["nowhere.gguf"], "there is no file nowhere.gguf"),
+        (["--show", "--results", "README.md"], "README.md holds no results"),
+        (["--show", "--results", "nowhere.json"], "there are no results: nowhere.json"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(words: list[str], told: str) -> None:
+    tool = [sys.executable, str(Path(vs_llama_cpp.__file__)), *words]
+    done = subprocess.run(tool, check=False, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=120)
+    assert done.returncode != 0 and told in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this kernel does not tell what was read from disk")
