@@ -275,6 +275,7 @@ def test_bench(model: Path) -> None:
     options = ["--backend", "reference", "-p", "8", "-n", "3", "-r", "2"]
     entries = json.loads(run("bench", model, *options, "--json").out)
     assert [entry["test"] for entry in entries] == ["pp8", "tg3"]
+    assert [(entry["model"], entry["threads"] >= 1) for entry in entries] == [(Path(model).name, True)] * 2
     assert all(len(entry["tokens_per_second"]) == 2 and min(entry["tokens_per_second"]) > 0 for entry in entries)
     deep = json.loads(run("bench", model, *options, "-d", "5", "-b", "3", "--no-warmup", "--json").out)
     assert [entry["test"] for entry in deep] == ["pp8@d5", "tg3x3@d5"]
@@ -294,7 +295,9 @@ def test_bench_roofline(model: Path) -> None:
     assert caches[1] > 20 * caches[0] > 0  # it reads 71 tokens, not one
     text = run("bench", "--roofline", model, "-p", "8", "-d", "70").out
     assert "by weight type" in text and "blk.*.ffn_down" in text
-    assert run("bench", "--roofline", model, "--backend", "reference").code == 2
+    for refused in ([model, "--backend", "reference"], ["nowhere.gguf"]):
+        done = run("bench", "--roofline", *refused)
+        assert done.code == 2 and done.out == ""  # before anything is measured
 
 
 def test_doctor() -> None:

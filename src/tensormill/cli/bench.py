@@ -54,7 +54,8 @@ def main(
         Measure this machine's limits instead and, with a MODEL, how near to them each op comes: prefill of one chunk,
         decode at depth 0 and at -d (without it: 4096).
     json_
-        Print a JSON list of {test, tokens_per_second: [one a run]}; with --roofline an object {machine, steps}.
+        Print a JSON list of {test, tokens_per_second: [one a run], model, backend, threads}; with --roofline an object
+        {isa, machine, steps}.
     """
     if min(prompt, generate, depth) < 0 or min(batch, repeat) < 1 or not (prompt or generate):
         raise RequestError("bench needs -p or -n above 0, -d of 0 or more, -b and -r of 1 or more")
@@ -65,6 +66,7 @@ def main(
         from tensormill.cli.roofline import run
 
         return run(model, prompt, depth, engine, as_json=json_)
+    from tensormill.backends.cpu.executable import default_threads
     from tensormill.evals.throughput import Workload, rate
 
     longest = depth + max(prompt, generate + 1)
@@ -79,7 +81,7 @@ def main(
             say(" begins")
             rates[test].append(rate(loaded, test, number, warmup=warmup, timed=partial(say, " is timed")))
             say(f": {rates[test][-1]:.1f} tok/s", always=True)
-        about = {"model": loaded.file.path.name, "backend": config.backend, "threads": config.threads}
+        about = {"model": loaded.file.path.name, "backend": config.backend, "threads": config.threads or default_threads()}
     results = [{"test": test.name, "tokens_per_second": made} for test, made in rates.items()]
     if json_:
         print_json([{**entry, **about} for entry in results])

@@ -5,13 +5,15 @@ The numbers are made in `evals/roofline.py`; here they become tables, those that
 
 from __future__ import annotations
 
-import dataclasses
 import re
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from tensormill.config import EngineConfig
 
 if TYPE_CHECKING:
+    from tensormill.engine import Engine
     from tensormill.evals.roofline import Machine, StepReport, Timed
 
 DEEP = 4096  # tokens before a deep decode step
@@ -24,35 +26,34 @@ def run(model: str | None, prompt: int, depth: int, config: EngineConfig, *, as_
     from tensormill.backends.cpu.executable import default_threads
     from tensormill.backends.cpu.native import native
     from tensormill.cli.listing import print_json
+    from tensormill.cli.models import load
     from tensormill.evals import roofline
 
-    threads = config.threads or default_threads()
-    machines = [roofline.machine(t) for t in sorted({1, threads})]
-    if not as_json:
-        print(_machines(str(native().isa()), machines))
-    steps = _steps(model, machines[-1], prompt, depth, config, quiet=as_json) if model is not None else []
+    threads, depth = config.threads or default_threads(), depth or DEEP
+    room = depth + max(prompt, roofline.STEPS + 2)
+    with nullcontext() if model is None else load(model, replace(config, context=config.context or room)) as engine:
+        if engine is not None:
+            roofline.profiled(engine)  # or it is refused before the machine is measured
+        machines = [roofline.machine(t) for t in sorted({1, threads})]
+        if not as_json:
+            print(_machines(str(native().isa()), machines))
+        steps = _steps(engine, machines[-1], prompt, depth, quiet=as_json) if engine is not None else []
     if as_json:
-        limits = [dataclasses.asdict(m) for m in machines]
+        limits = [asdict(m) for m in machines]
         print_json({"isa": native().isa(), "machine": limits, "steps": [_json(step) for step in steps]})
     return 0
 
 
-def _steps(model: str | None, of: Machine, prompt: int, depth: int, config: EngineConfig, *, quiet: bool) -> list[StepReport]:
-    from tensormill.cli.models import load
+def _steps(engine: Engine, of: Machine, prompt: int, depth: int, *, quiet: bool) -> list[StepReport]:
     from tensormill.evals import roofline
 
-    depth = depth or DEEP
-    room = depth + max(prompt, roofline.STEPS + 2)
-    chosen = dataclasses.replace(config, context=config.context or room)
     steps = []
-    with load(model, chosen) as engine:
-        wanted = [(min(prompt, engine.chunk), 0), (1, 0), (1, depth)]
-        for tokens, before in wanted:
-            if not tokens or before + tokens + roofline.STEPS > engine.context:
-                continue
-            steps.append(roofline.measure(engine, of, tokens, before))
-            if not quiet:
-                print("\n" + _step(steps[-1]))
+    for tokens, before in [(min(prompt, engine.chunk), 0), (1, 0), (1, depth)]:
+        if not tokens or before + tokens + roofline.STEPS > engine.context:
+            continue
+        steps.append(roofline.measure(engine, of, tokens, before))
+        if not quiet:
+            print("\n" + _step(steps[-1]))
     return steps
 
 
@@ -83,7 +84,7 @@ def _step(step: StepReport) -> str:
     rows: list[tuple[str, ...]] = []
     for title, timed in parts:
         rows += [(title, *HEAD[1:]), *(_row(t, total) for t in timed), ("",) * len(HEAD)]
-    rows[-1] = _row(dataclasses.replace(step.grouped(lambda _: "all")[0]), total)
+    rows[-1] = _row(replace(step.grouped(lambda _: "all")[0]), total)
     return head + "\n" + table(rows, right=range(1, len(HEAD)))
 
 
@@ -102,7 +103,7 @@ def _row(t: Timed, total: float) -> tuple[str, ...]:
 
 
 def _json(step: StepReport) -> dict[str, Any]:
-    records = [{**dataclasses.asdict(w), "seconds": s, "floor": f} for w, s, f in step.records]
+    records = [{**asdict(w), "seconds": s, "floor": f} for w, s, f in step.records]
     return {
         "what": step.what, "tokens": step.tokens, "depth": step.depth, "rate": step.rate, "seconds": step.seconds,
         "floor": step.floor, "bytes": step.bytes, "records": sorted(records, key=lambda r: -r["seconds"]),

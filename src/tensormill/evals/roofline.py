@@ -108,11 +108,16 @@ def machine(threads: int) -> Machine:
     return Machine(threads, cached, dram, limits.dot_rate(threads), limits.pair_rate(threads), limits.fma_rate(threads))
 
 
+def profiled(engine: Engine) -> Profiled:
+    """What runs its steps, if that takes the time of single ops; else RequestError."""
+    if isinstance(engine.executable, Profiled):
+        return engine.executable
+    raise RequestError(f"the backend {engine.config.backend} does not take the time of single ops; --backend cpu does")
+
+
 def measure(engine: Engine, of: Machine, tokens: int, depth: int) -> StepReport:
     """A step that computes `tokens` (of a prompt; 1: decode) after `depth` others: the median of some."""
-    executable = engine.executable
-    if not isinstance(executable, Profiled):
-        raise RequestError(f"the backend {engine.config.backend} does not take the time of single ops; --backend cpu does")
+    executable = profiled(engine)
     session = engine.session()
     feed(session, depth, seed=1)
     session.feed(random_tokens(engine, tokens, 2))  # warm
