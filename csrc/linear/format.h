@@ -27,6 +27,8 @@
 //     static constexpr int kHighFrom, kHighTimes;  // lines<true>(block, j, use) gives lines from kHighFrom on times that,
 //                                     // a power of two, for fewer instructions; such bytes may be above 127
 //     static constexpr bool kHalved;  // with AVX-512 halves(block, j, use) gives halves of codes + kOffset, for less
+//     static constexpr int kShuffledWidth;  // inputs of a code of its codebook; with AVX-512 shuffled(block, j, use) gives lines
+//                                     // in the order of shuffle_codes (simd/codebooks.h), by byte shuffles instead of gathers
 //     static constexpr bool kRemainders;  // lines are (3 rest - next) / 256 for remainders(block, j, use), which calls
 //                                     // use(t, Bytes rest, Bytes next)
 //     static constexpr int kFold;     // kGroup is 16; whole scale * code + kFold is a byte (of the negated scale where it
