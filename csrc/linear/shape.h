@@ -14,6 +14,7 @@ enum class Scaling { kMagic, kPlain, kNone };  // as above; conversion and produ
 
 inline constexpr float kMagic = 12582912.0f;
 inline constexpr int32_t kMagicBits = 0x4B400000;
+static_assert(32 * 255 * 127 < 1 << 22);  // of any codes: an isum has 32 products of a byte and of what is quantised to 127
 
 // Scales for each 16 inputs or for 32, or for 16 and the two products are added before d_a comes (exact, so it may as
 // well be one); mins for each 16 (2), 32 (1) or none (0). Formats that share a shape share the GEMM.

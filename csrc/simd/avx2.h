@@ -71,9 +71,6 @@ TM_INLINE Ints load_s16_ints(const int16_t* p) {
 TM_INLINE Ints load_s8_words(const void* p) {
   TM_BOTH(Ints, _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
 }
-TM_INLINE Ints load_u8_words(const void* p) {
-  TM_BOTH(Ints, _mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
-}
 TM_INLINE Ints low_word(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(_mm256_slli_epi32(a.v[i], 16), 16)); }
 TM_INLINE Ints high_word(Ints a) { TM_BOTH(Ints, _mm256_srai_epi32(a.v[i], 16)); }
 TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {

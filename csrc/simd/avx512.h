@@ -58,9 +58,6 @@ TM_INLINE Ints load_s16_ints(const int16_t* p) {
 TM_INLINE Ints load_s8_words(const void* p) {
   return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
 }
-TM_INLINE Ints load_u8_words(const void* p) {
-  return {_mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
-}
 TM_INLINE Ints low_word(Ints a) { return {_mm512_srai_epi32(_mm512_slli_epi32(a.v, 16), 16)}; }
 TM_INLINE Ints high_word(Ints a) { return {_mm512_srai_epi32(a.v, 16)}; }
 TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {

@@ -65,9 +65,6 @@ TM_INLINE Ints load_s16_ints(const int16_t* p) { TM_EACH(Ints, vmovl_s16(vld1_s1
 TM_INLINE Ints load_s8_words(const void* p) {
   TM_EACH(Ints, vreinterpretq_s32_s16(vmovl_s8(vld1_s8(static_cast<const int8_t*>(p) + 8 * i))));
 }
-TM_INLINE Ints load_u8_words(const void* p) {
-  TM_EACH(Ints, vreinterpretq_s32_u16(vmovl_u8(vld1_u8(static_cast<const uint8_t*>(p) + 8 * i))));
-}
 TM_INLINE Ints low_word(Ints a) { TM_EACH(Ints, vshrq_n_s32(vshlq_n_s32(a.v[i], 16), 16)); }
 TM_INLINE Ints high_word(Ints a) { TM_EACH(Ints, vshrq_n_s32(a.v[i], 16)); }
 TM_INLINE Ints dot_words(Ints a, Ints sixteen_b, Ints words) {
