@@ -187,14 +187,27 @@ def test_sixteen_bits_are_coded_by_what_makes_a_row(columns: int) -> None:
 def test_experts(tokens: int, kind: type[np.floating[Any]]) -> None:
     x, m, b = normal(tokens, 32), normal(6, 20, 32).astype(kind), normal(6, 20, seed=9)
     down, scale = normal(6, 16, 20, seed=7).astype(kind), np.abs(normal(6, seed=8))
-    place = np.array([0, 1, -1, 3, 4, -1.0])
 
     def body(g, w, v):
         ids, p = g.route(g.sigmoid(v[:, 0:6]), k=3)
         up = g.silu(g.expert_linear(v, w.m, ids, w.b)) * g.expert_linear(v, w.m, ids)
         return g.mix(p, g.expert_linear(up, w.down, ids, None, w.scale))
 
-    OneOp(x, body, m=m, b=b, down=down, scale=scale, place=place[:, None]).check(rtol=ROUNDED[kind])
+    OneOp(x, body, m=m, b=b, down=down, scale=scale).check(rtol=ROUNDED[kind])
+
+
+@pytest.mark.parametrize("tokens", [1, 17])
+@pytest.mark.parametrize(("least", "most"), [(-1, -1), (4, 4), (-1, 5)])  # nobody is here, all want one, some are elsewhere
+def test_experts_that_are_elsewhere_and_crowded_ones(tokens: int, least: int, most: int) -> None:
+    ids = np.random.default_rng(tokens).integers(least, most, (tokens, 3), np.int32, endpoint=True)
+    m, b = normal(6, 20, 64).astype(np.float16), normal(6, 20, seed=9)
+
+    def body(g, w, v):
+        _, p = g.route(g.sigmoid(v[:, 0:6]), k=3)
+        return g.mix(p, g.expert_linear(v, w.m, g.embed(g.step.tokens, w.ids), w.b))
+
+    made = OneOp(normal(tokens, 64), body, m=m, b=b, ids=ids).check(rtol=ROUNDED[np.float16])
+    assert not made[(ids < 0).all(1)].any()
 
 
 @pytest.mark.parametrize("kind", ["mean", "cls", "last"])

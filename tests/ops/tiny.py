@@ -17,16 +17,19 @@ class Tensor:
     shape: tuple[int, ...]
 
 
+KEPT = {np.dtype(np.float16): GGMLType.F16, np.dtype(np.int32): GGMLType.I32}
+
+
 class Memory:
-    """A file of float32 tensors (or float16, if given so), made on demand from a seed; `WeightSource` reads it like a GGUF."""
+    """A file of float32 tensors (float16 or int32 if given so), made from a seed; `WeightSource` reads it like a GGUF."""
 
     def __init__(self, shapes: dict[str, tuple[int, ...]], seed: int = 0, **given: np.ndarray) -> None:
         draw = np.random.default_rng(seed)
         self.arrays = {n: (draw.standard_normal(s) / np.sqrt(s[-1])).astype(np.float32) for n, s in shapes.items()}
         decays = {name: -abs(array) for name, array in self.arrays.items() if name.endswith("ssm_a")}
-        half = {name: array for name, array in given.items() if array.dtype == np.float16}
-        self.arrays |= decays | {name: np.asarray(array, np.float32) for name, array in given.items()} | half
-        self.tensors = {n: Tensor(GGMLType.F16 if n in half else GGMLType.F32, a.shape) for n, a in self.arrays.items()}
+        kept = {name: array for name, array in given.items() if array.dtype in KEPT}
+        self.arrays |= decays | {name: np.asarray(array, np.float32) for name, array in given.items()} | kept
+        self.tensors = {n: Tensor(KEPT.get(a.dtype, GGMLType.F32), a.shape) for n, a in self.arrays.items()}
 
     def data(self, name: str) -> np.ndarray:
         array = self.arrays[name]
