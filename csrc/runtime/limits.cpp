@@ -33,18 +33,29 @@ double quickest(int threads, int passes, const std::function<void(int)>& work) {
   std::atomic<int> arrived{0};
   std::vector<std::vector<Span>> spans(static_cast<size_t>(threads), std::vector<Span>(static_cast<size_t>(passes)));
   std::vector<std::thread> team;
-  for (int t = 0; t < threads; ++t)
-    team.emplace_back([&, t] {
-      for (int n = 0; n < passes; ++n) {
-        arrived.fetch_add(1);
-        while (arrived.load() < (n + 1) * threads) std::this_thread::yield();
-        Span& s = spans[static_cast<size_t>(t)][static_cast<size_t>(n)];
-        s.start = Clock::now();
-        work(t);
-        s.end = Clock::now();
-      }
-    });
-  for (std::thread& t : team) t.join();
+  std::atomic<bool> given_up{false};
+  const auto run = [&](int t) {
+    for (int n = 0; n < passes; ++n) {
+      arrived.fetch_add(1);
+      while (arrived.load() < (n + 1) * threads && !given_up.load()) std::this_thread::yield();
+      if (given_up.load()) return;
+      Span& s = spans[static_cast<size_t>(t)][static_cast<size_t>(n)];
+      s.start = Clock::now();
+      work(t);
+      s.end = Clock::now();
+    }
+  };
+  const auto join = [&team] {
+    for (std::thread& t : team) t.join();
+  };
+  try {
+    for (int t = 0; t < threads; ++t) team.emplace_back(run, t);
+  } catch (...) {  // the system gives no more threads
+    given_up = true;
+    join();
+    throw;
+  }
+  join();
   double best = 1e30;
   for (size_t n = kWarm; n < static_cast<size_t>(passes); ++n) {
     Span whole = spans[0][n];

@@ -36,10 +36,17 @@ Team::Team(int threads)
     : threads_(threads),
       linger_(static_cast<unsigned>(threads) <= std::thread::hardware_concurrency() ? kLinger : kSpin),
       shares_(new Share[static_cast<size_t>(threads)]) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (...) {  // the system gives no more threads
+    dismiss();
+    throw;
+  }
 }
 
-Team::~Team() {
+Team::~Team() { dismiss(); }
+
+void Team::dismiss() {
   stop_.store(true);
   wake();
   for (auto& worker : workers_) worker.join();

@@ -63,6 +63,7 @@ class Team {
   };
 
   int threads() const { return threads_; }
+  void dismiss();
   void work(int thread);
   void drain(int thread);
   int64_t take_all(int thread);

@@ -105,6 +105,27 @@ def test_more_memory_than_there_is_is_refused_at_once() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="only Linux tells what memory is")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="address space is limited as Linux does it")
+@pytest.mark.parametrize("start", ["native.pool(1000)", "limits.read_rate(1 << 22, 1000)", "limits.dot_rate(1000)"])
+def test_threads_that_the_system_refuses_are_told(start: str) -> None:
+    """Each takes address space for its stack: with 256 MB of it a thousand cannot begin, and those that did must end."""
+    program = f"""
+import resource
+from tensormill.backends.cpu import limits, native
+from tensormill.errors import BackendError
+native.pool(2)
+pages = int(open("/proc/self/statm").read().split()[0])
+most = pages * resource.getpagesize() + (256 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try:
+    {start}
+except BackendError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("1000 threads cannot be started") and "lower --threads" in done.stdout
+
+
 def test_large_memory_is_private() -> None:
     """Shared memory, which Python maps where nothing else is said, gets no huge pages: a decode of weights is 15 % slower."""
     memory = region(8 << 20)

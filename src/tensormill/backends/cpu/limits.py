@@ -7,29 +7,35 @@ from __future__ import annotations
 
 from functools import cache
 
-from tensormill.backends.cpu.native import native
+from tensormill.backends.cpu.native import native, starting
 
 
 @cache
 def read_rate(size: int, threads: int) -> float:
     """Bytes a second at which `threads` threads read a block of `size` bytes again and again: caches count if they hold it."""
     size = max(size, 4096 * threads)
-    return float(native().read_rate(size, threads, max(10, min(100, int(20e9 / size)))))
+    with starting(threads):
+        return float(native().read_rate(size, threads, max(10, min(100, int(20e9 / size)))))
 
 
 @cache
 def dot_rate(threads: int) -> float:
     """Operations a second of 8-bit products summed in 32 bits, operands in the first-level cache; each counts."""
-    return float(native().operation_rate("dot", threads, 20))
+    return _operation_rate("dot", threads)
 
 
 @cache
 def pair_rate(threads: int) -> float:
     """The same of 16-bit products."""
-    return float(native().operation_rate("pairs", threads, 20))
+    return _operation_rate("pairs", threads)
 
 
 @cache
 def fma_rate(threads: int) -> float:
     """Operations a second of float32 products and sums."""
-    return float(native().operation_rate("fma", threads, 20))
+    return _operation_rate("fma", threads)
+
+
+def _operation_rate(kind: str, threads: int) -> float:
+    with starting(threads):
+        return float(native().operation_rate(kind, threads, 20))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -26,4 +28,14 @@ def native() -> Any:
 @cache
 def pool(threads: int) -> Any:
     """The team of that many threads, shared by all executables that ask for it."""
-    return native().Pool(threads)
+    with starting(threads):
+        return native().Pool(threads)
+
+
+@contextmanager
+def starting(threads: int) -> Iterator[None]:
+    """BackendError if the system refuses so many threads meanwhile."""
+    try:
+        yield
+    except RuntimeError as why:
+        raise BackendError(f"{threads} threads cannot be started ({why}); lower --threads") from why
