@@ -21,14 +21,14 @@ def region(size: int) -> npt.NDArray[np.uint8]:
     """uint8 [size] on a page border; the array keeps the mapping alive. BackendError if the machine has not so much memory."""
     if size > _memory():
         raise BackendError(
-            f"one block of {size / 1e9:.1f} GB is needed, and this machine has {_memory() / 1e9:.1f} GB of memory; "
+            f"one block of {in_words(size)} is needed, and this machine has {in_words(_memory())} of memory; "
             "lower --ctx, --sequences, --chunk or --rows, or choose a smaller model"
         )
     try:
         mapped = _private(max(size, 1))
     except OSError as why:
         raise BackendError(
-            f"the system gives no block of {size / 1e9:.1f} GB ({why.strerror}); "
+            f"the system gives no block of {in_words(size)} ({why.strerror}); "
             "lower --ctx or --sequences, or end other programs"
         ) from why
     if size >= HUGE_PAGE:  # a smaller block would take a whole one with its neighbours, and most of that in vain
