@@ -31,7 +31,7 @@ class EngineConfig:
     backend: Literal["cpu", "reference"] = "cpu"
     """Which backend runs the model; `reference` is the slow NumPy definition."""
     threads: int = 0
-    """Threads of the CPU backend; 0: as many as the machine has cores."""
+    """Threads of the CPU backend; 0: as many as this process may use cores."""
     context: int = 0
     """Most tokens a conversation may have; 0: the model's own limit, at most 8192."""
     chunk: int = 512

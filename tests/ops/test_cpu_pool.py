@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ops.cpu_driver import OneOp, normal
 from tensormill.backends.cpu import compile
+from tensormill.backends.cpu.cores import default_threads
 from tensormill.backends.cpu.memory import region
 from tensormill.backends.cpu.native import native
 from tensormill.errors import BackendError
@@ -99,13 +101,23 @@ def test_the_interpreter_runs_meanwhile() -> None:
     assert ticks > 5
 
 
+def test_as_many_threads_as_a_container_pays_for(tmp_path: Path) -> None:
+    cores = default_threads(tmp_path)  # no control group
+    assert cores >= 1
+    for quota, threads in (("max 100000", cores), ("10000000 100000", cores), ("100000 100000", 1), ("20000 100000", 1)):
+        (tmp_path / "cpu.max").write_text(quota + "\n")
+        assert default_threads(tmp_path) == min(threads, cores), quota
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert default_threads(tmp_path) == min(2, cores)
+
+
 def test_more_memory_than_there_is_is_refused_at_once() -> None:
     with pytest.raises(BackendError, match=r"one block of 4\.295e\+09 GiB is needed, and this machine has"):
         region(1 << 62)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="only Linux tells what memory is")
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="address space is limited as Linux does it")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="address space is limited as Linux does it")
 @pytest.mark.parametrize("start", ["native.pool(1000)", "limits.read_rate(1 << 22, 1000)", "limits.dot_rate(1000)"])
 def test_threads_that_the_system_refuses_are_told(start: str) -> None:
     """Each takes address space for its stack: with 256 MB of it a thousand cannot begin, and those that did must end."""

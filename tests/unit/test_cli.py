@@ -304,6 +304,8 @@ def test_doctor() -> None:
     made = run("doctor", "--json")
     found = json.loads(made.out)
     assert found["machine"]["threads"] >= 1
+    if found["backends"]["cpu"].endswith("avx512"):
+        assert {"avx512_vnni", "avx512vbmi", "gfni"} <= set(found["machine"]["features"])  # it would not be chosen without
     assert found["backends"]["reference"] == "ready"
     assert made.code == (1 if found["problems"] else 0)
     bad = subprocess.run(

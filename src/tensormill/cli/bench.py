@@ -66,7 +66,7 @@ def main(
         from tensormill.cli.roofline import run
 
         return run(model, prompt, depth, engine, as_json=json_)
-    from tensormill.backends.cpu.executable import default_threads
+    from tensormill.backends.cpu.cores import default_threads
     from tensormill.evals.throughput import Workload, rate
 
     longest = depth + max(prompt, generate + 1)

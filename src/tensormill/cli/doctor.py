@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
 from tensormill.cli.settings import AsJson
 
-_FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_vbmi", "avx512_bf16", "amx_int8", "amx_bf16")
+_FEATURES = (  # as Linux spells them
+    *("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512vbmi", "gfni", "avx512_bf16"),
+    *("amx_int8", "amx_bf16"),
+)
 _ARM = ("asimd", "asimddp", "i8mm", "bf16", "sve")
 _NEEDED = (
     *("numpy", "gguf", "tokenizers", "jinja2", "llguidance", "msgspec", "cyclopts", "rich", "prompt_toolkit"),
@@ -52,10 +56,18 @@ def _machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "cpu": model,
-        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "threads": _threads(),
         "features": [name for name in wanted if name in flags],
         "memory": size(_memory()),
     }
+
+
+def _threads() -> int:
+    with suppress(ImportError):  # where packages are missing
+        from tensormill.backends.cpu.cores import default_threads
+
+        return default_threads()
+    return os.cpu_count() or 1
 
 
 def _cpu() -> tuple[str, set[str]]:

@@ -23,7 +23,7 @@ HEAD = ("", "calls", "ms", "of step", "MB", "GB/s", "GOP/s", "limit ms", "of lim
 
 def run(model: str | None, prompt: int, depth: int, config: EngineConfig, *, as_json: bool) -> int:
     """Measure and print; the exit code. Without a model only the machine, at one and at all threads."""
-    from tensormill.backends.cpu.executable import default_threads
+    from tensormill.backends.cpu.cores import default_threads
     from tensormill.backends.cpu.native import native
     from tensormill.cli.listing import print_json
     from tensormill.cli.models import load

@@ -6,7 +6,6 @@ largest step; outputs are views of it, valid until the next run.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from tensormill.backends.cpu import lower_cached, lower_products, lower_rows  # noqa: F401 - they register rules
 from tensormill.backends.cpu.caches import Pages, Slots, objects_of
+from tensormill.backends.cpu.cores import default_threads
 from tensormill.backends.cpu.fuse_records import fuse_records
 from tensormill.backends.cpu.lower import Lowering
 from tensormill.backends.cpu.memory import check_room, region
@@ -34,11 +34,6 @@ from tensormill.program.weights import WeightSource
 OFFERS = frozenset({"linears", "expert_linears", "unary+mul"})
 FIXED = ("index", "until", "seq_start", "past", "sure", "slot", "base")
 Plan = tuple[dict[Value, int], int]  # where each value lies in the arena; bytes of all of it
-
-
-def default_threads() -> int:
-    """As many as this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def compile(

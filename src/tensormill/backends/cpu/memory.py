@@ -28,8 +28,7 @@ def region(size: int) -> npt.NDArray[np.uint8]:
         mapped = _private(max(size, 1))
     except OSError as why:
         raise BackendError(
-            f"the system gives no block of {in_words(size)} ({why.strerror}); "
-            "lower --ctx or --sequences, or end other programs"
+            f"the system gives no block of {in_words(size)} ({why.strerror}); lower --ctx or --sequences, or end other programs"
         ) from why
     if size >= HUGE_PAGE:  # a smaller block would take a whole one with its neighbours, and most of that in vain
         with suppress(AttributeError, OSError):  # only Linux has it, and not every kernel
