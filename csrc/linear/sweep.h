@@ -15,7 +15,7 @@
 namespace mill::TM_ISA::linear {
 
 inline constexpr int kTiles = (256 + kTileTokens - 1) / kTileTokens;  // of a block of tokens, at most
-inline constexpr int64_t kSweepPanels = 32, kMostSweepPanels = 128;  // of a whole block; of fewer tokens more
+inline constexpr int64_t kSweepPanels = 48, kMostSweepPanels = 128;  // of a whole block; of fewer tokens more
 
 template <class S> struct SweepScratch {
   DecodedPanel panel[kTilePanels];
@@ -45,7 +45,8 @@ template <class F> class Sweep {
       first_tile_ = cut_.tiles * b / blocks;
       tiles_ = cut_.tiles * (b + 1) / blocks - first_tile_;
       const int64_t room = kSweepPanels * kTiles / tiles_ & ~int64_t{1};
-      const int64_t sweep = room < kMostSweepPanels ? room : kMostSweepPanels;
+      const int64_t sweeps = ceil_div(end - begin, room < kMostSweepPanels ? room : kMostSweepPanels);
+      const int64_t sweep = ceil_div(end - begin, sweeps) + 1 & ~int64_t{1};
       for (int64_t p = begin; p < end; p += sweep) panels(p, end - p < sweep ? end : p + sweep);
     }
   }

@@ -85,7 +85,7 @@ TM_INLINE void add_groups(const DecodedPanel* w, const TileTokens<S>& x, const A
             }
             each = add(first[t][p], each);
           }
-          h[t][p] = fma(each, broadcast(x.scale[t][g]), h[t][p]);
+          h[t][p] = fma_at(each, &x.scale[t][g], h[t][p]);
           if constexpr (S::kMins && !S::kWhole)
             h[t][p] = fnma(load_floats(w[p].min + 16 * g), broadcast(x.sum[t][g]), h[t][p]);
         }
