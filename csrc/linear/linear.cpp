@@ -3,12 +3,21 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "linear/shuffles.h"
 
 namespace mill {
 TM_DECLARE_TABLE(linear::Kernels, linear_kernels)
+
+using Multiply = std::remove_pointer_t<decltype(linear::Kernels::multiply)>;
+#ifdef TM_HAS_amx
+namespace amx::linear { Multiply multiply; }
+#endif
+#ifdef TM_HAS_amx_emulated
+namespace amx_emulated::linear { Multiply multiply; }
+#endif
 }
 
 namespace mill::linear {
@@ -40,7 +49,19 @@ Description description(Type type) {
 
 const int8_t* codebooks[64] = {};
 
-const Kernels& kernels() { return TM_SELECT(linear_kernels); }
+const Kernels& kernels() {
+  static const Kernels chosen = [] {
+    Kernels k = TM_SELECT(linear_kernels);
+#ifdef TM_HAS_amx
+    if (isa() == Isa::amx) k.multiply = amx::linear::multiply;
+#endif
+#ifdef TM_HAS_amx_emulated
+    if (isa() == Isa::amx_emulated) k.multiply = amx_emulated::linear::multiply;
+#endif
+    return k;
+  }();
+  return chosen;
+}
 
 bool supported(Type type) {
   Description d;
