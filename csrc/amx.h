@@ -3,7 +3,10 @@
 
 namespace mill {
 
-bool has_amx();    // by cpuid: tiles and their products of bytes
-bool grant_amx();  // asks the system to let this process use tiles, which it must before the first one
+bool has_amx();  // by cpuid: tiles and their products of bytes
+
+// Why it cannot be used nevertheless, in words. Null: it can, and this process may from now on.
+const char* refuses_amx();
+const char* refuses_emulated_amx();
 
 }  // namespace mill

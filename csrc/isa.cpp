@@ -10,6 +10,11 @@
 namespace mill {
 namespace {
 
+struct Chosen {
+  Isa isa;
+  std::string doubt;
+};
+
 #if defined(__x86_64__)
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
@@ -23,50 +28,55 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
 }
 
-#ifdef TM_HAS_amx_emulated
-constexpr bool kEmulated = true;
-#else
-constexpr bool kEmulated = false;
-#endif
-
 struct Choice {
-  Isa isa;
   const char* name;
+  Isa isa;
   bool there;
+  const char* (*refuses)();
 };
 
-Isa detect() {
+[[noreturn]] void refuse(const std::string& wish, const std::string& why) {
+  throw std::runtime_error("TENSORMILL_ISA asks for " + wish + ", " + why);
+}
+
+Chosen detect() {
   __builtin_cpu_init();
-  const char* wish = std::getenv("TENSORMILL_ISA");
-  const std::string wanted = wish != nullptr ? wish : "";
-  const Choice choices[] = {
-      {Isa::avx2, "avx2", has_avx2()},
-      {Isa::avx512, "avx512", has_avx512()},
-      {Isa::amx, "amx", has_avx512() && has_amx()},
-      {Isa::amx_emulated, "amx-emulated", kEmulated && has_avx512()},
-  };
+  const char* given = std::getenv("TENSORMILL_ISA");
+  const std::string wish = given != nullptr ? given : "";
+  const bool avx2 = has_avx2(), avx512 = has_avx512(), amx = avx512 && has_amx();
+  const Choice choices[] = {{"avx2", Isa::avx2, avx2, nullptr},
+                            {"avx512", Isa::avx512, avx512, nullptr},
+                            {"amx", Isa::amx, amx, refuses_amx},
+                            {"amx-emulated", Isa::amx_emulated, avx512, refuses_emulated_amx}};
   for (const Choice& c : choices) {
-    if (wanted != c.name) continue;
-    if (!c.there) throw std::runtime_error("TENSORMILL_ISA asks for " + wanted + ", which this processor lacks");
-    if (c.isa == Isa::amx && !grant_amx())
-      throw std::runtime_error("TENSORMILL_ISA asks for amx, which this system does not let a process use");
-    return c.isa;
+    if (wish != c.name) continue;
+    if (!c.there) refuse(wish, "which this processor lacks");
+    if (const char* why = c.refuses != nullptr ? c.refuses() : nullptr) refuse(wish, std::string("but ") + why);
+    return {c.isa, ""};
   }
-  if (!wanted.empty()) throw std::runtime_error("TENSORMILL_ISA is '" + wanted + "'; expected avx2, avx512 or amx");
-  if (has_avx512()) return Isa::avx512;
-  if (has_avx2()) return Isa::avx2;
+  if (!wish.empty()) throw std::runtime_error("TENSORMILL_ISA is '" + wish + "'; expected avx2, avx512 or amx");
+  if (amx) {
+    const char* why = refuses_amx();
+    if (why == nullptr) return {Isa::amx, ""};
+    return {Isa::avx512, std::string("AVX-512 is used in place of AMX: ") + why};
+  }
+  if (avx512) return {Isa::avx512, ""};
+  if (avx2) return {Isa::avx2, ""};
   throw std::runtime_error("this processor lacks AVX2, FMA, BMI2 or F16C (x86-64-v3), which the CPU backend needs");
 }
 #else
-Isa detect() { return Isa::neon; }
+Chosen detect() { return {Isa::neon, ""}; }
 #endif
+
+const Chosen& chosen() {
+  static const Chosen chosen = detect();
+  return chosen;
+}
 
 }  // namespace
 
-Isa isa() {
-  static const Isa chosen = detect();
-  return chosen;
-}
+Isa isa() { return chosen().isa; }
+const char* isa_doubt() { return chosen().doubt.c_str(); }
 
 const char* isa_name() {
   switch (isa()) {

@@ -9,6 +9,7 @@ enum class Isa { avx2, avx512, amx, amx_emulated, neon };
 
 Isa isa();               // throws std::runtime_error if this machine has none of the compiled sets
 const char* isa_name();
+const char* isa_doubt();  // what a person should hear about the choice, or ""
 
 }  // namespace mill
 

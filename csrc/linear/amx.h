@@ -1,16 +1,15 @@
 // The register block of the quantised GEMM with AMX, in place of tile.h's: 16 tokens x one panel over a chunk of up to 512
 // inputs. The matrix unit makes the exact sums of one group (of 32 or 16 inputs), the vector unit adds them as everywhere
-// (shape.h): a group's sums go by way of memory from one to the other, and the sums of kLead groups are on their way.
+// (shape.h): a group's sums go by way of memory from one to the other, and kLead of them are on their way.
 //
 //   A  16 tokens x 32 codes     B  8 lines of a panel, less their offset     C  16 tokens x 16 outputs, int32
 //
-//   group       g          g + 1       g + 2
-//   matrix      A B C ->   A B C ->    A B C ->  ...          -> a ring of sums, 1 KB each
-//   vector                             g         ...          h[16 tokens] in registers
+//   matrix      g: A B C ->   g + 1   g + 2   g + 3   g + 4     -> a ring of sums, 1 KB each
+//   vector                                    g       g + 1     h[16 tokens] in registers
 //
-// 16 tokens x 16 outputs x 32 inputs cost at least 16 cycles for the dots, 16 for storing C, and 32 fused multiply-adds and
-// as many loads, which is 32 cycles while dots run (then the vector unit does one multiply-add a cycle) or 16 else: 32 to 48
-// in all. Eight times as many dots of tile.h take 64 and 16.
+// 16 tokens x 16 outputs x 32 inputs should cost 16 cycles for the dots, 16 for storing C, and 32 multiply-adds, which take 32
+// cycles while dots run (then the vector unit does one a cycle) and 16 else: 32 to 48 in all, if nothing else stalls, and
+// twice that with a scale for each 16 inputs. That was not measured; tile.h takes 95 to 125.
 #pragma once
 #include "linear/tile.h"
 #include "linear/tiles.h"
@@ -19,7 +18,7 @@ namespace mill::TM_ISA::linear {
 
 static_assert(kTileTokens == kTileRows && kPanel * 4 == kTileRowBytes);
 
-inline constexpr int kLead = 2;  // groups whose sums are made before they are added
+inline constexpr int kLead = 3;  // parts whose sums are made before they are added: stores need that long to reach the cache
 inline constexpr int kRing = 4;  // a power of two above kLead
 
 // One chunk of a tile's activations: those of a group lie together, as a tile of the matrix unit.

@@ -3,21 +3,13 @@
 
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "linear/shuffles.h"
+#include "linear/tiled.h"
 
 namespace mill {
 TM_DECLARE_TABLE(linear::Kernels, linear_kernels)
-
-using Multiply = std::remove_pointer_t<decltype(linear::Kernels::multiply)>;
-#ifdef TM_HAS_amx
-namespace amx::linear { Multiply multiply; }
-#endif
-#ifdef TM_HAS_amx_emulated
-namespace amx_emulated::linear { Multiply multiply; }
-#endif
 }
 
 namespace mill::linear {
@@ -83,6 +75,10 @@ int64_t panel_bytes(Type type, int64_t columns) {
     throw std::runtime_error("a matrix of ggml type " + std::to_string(static_cast<int>(type)) + " has " +
                              std::to_string(columns) + " columns; expected a multiple of " +
                              std::to_string(d.file_inputs) + " up to " + std::to_string(kMaxColumns));
+  return packed_panel_bytes(d, columns);
+}
+
+int64_t packed_panel_bytes(const Description& d, int64_t columns) {
   const int64_t n = blocks(columns, d.inputs);
   return blocks(n * d.front, 64) * 64 + n * d.bytes;
 }

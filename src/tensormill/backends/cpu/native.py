@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from tensormill.errors import BackendError
+
+log = logging.getLogger("tensormill.cpu")
 
 
 @cache
@@ -20,6 +23,8 @@ def native() -> Any:
         module.isa()
     except RuntimeError as why:
         raise BackendError(str(why)) from why
+    if doubt := module.isa_doubt():
+        log.warning(doubt)
     return module
 
 
