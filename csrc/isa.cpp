@@ -2,12 +2,18 @@
 #include "isa.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
+#include "amx.h"
+
 namespace mill {
 namespace {
+
+struct Chosen {
+  Isa isa;
+  std::string doubt;
+};
 
 #if defined(__x86_64__)
 bool has_avx2() {
@@ -22,33 +28,62 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni");
 }
 
-Isa detect() {
+struct Choice {
+  const char* name;
+  Isa isa;
+  bool there;
+  const char* (*refuses)();
+};
+
+[[noreturn]] void refuse(const std::string& wish, const std::string& why) {
+  throw std::runtime_error("TENSORMILL_ISA asks for " + wish + ", " + why);
+}
+
+Chosen detect() {
   __builtin_cpu_init();
-  const char* wish = std::getenv("TENSORMILL_ISA");
-  const bool any = wish == nullptr || *wish == 0;
-  if (!any && std::strcmp(wish, "avx2") != 0 && std::strcmp(wish, "avx512") != 0)
-    throw std::runtime_error(std::string("TENSORMILL_ISA is '") + wish + "'; expected avx2 or avx512");
-  if ((any || std::strcmp(wish, "avx512") == 0) && has_avx512()) return Isa::avx512;
-  if (!any && std::strcmp(wish, "avx512") == 0)
-    throw std::runtime_error("TENSORMILL_ISA asks for avx512, which this processor lacks");
-  if (has_avx2()) return Isa::avx2;
+  const char* given = std::getenv("TENSORMILL_ISA");
+  const std::string wish = given != nullptr ? given : "";
+  const bool avx2 = has_avx2(), avx512 = has_avx512(), amx = avx512 && has_amx();
+  const Choice choices[] = {{"avx2", Isa::avx2, avx2, nullptr},
+                            {"avx512", Isa::avx512, avx512, nullptr},
+                            {"amx", Isa::amx, amx, refuses_amx},
+                            {"amx-emulated", Isa::amx_emulated, avx512, refuses_emulated_amx}};
+  for (const Choice& c : choices) {
+    if (wish != c.name) continue;
+    if (!c.there) refuse(wish, "which this processor lacks");
+    if (const char* why = c.refuses != nullptr ? c.refuses() : nullptr) refuse(wish, std::string("but ") + why);
+    return {c.isa, ""};
+  }
+  if (!wish.empty()) throw std::runtime_error("TENSORMILL_ISA is '" + wish + "'; expected avx2, avx512 or amx");
+  if (amx) {
+    const char* why = refuses_amx();
+    if (why == nullptr) return {Isa::amx, ""};
+    return {Isa::avx512, std::string("AVX-512 is used in place of AMX: ") + why};
+  }
+  if (avx512) return {Isa::avx512, ""};
+  if (avx2) return {Isa::avx2, ""};
   throw std::runtime_error("this processor lacks AVX2, FMA, BMI2 or F16C (x86-64-v3), which the CPU backend needs");
 }
 #else
-Isa detect() { return Isa::neon; }
+Chosen detect() { return {Isa::neon, ""}; }
 #endif
+
+const Chosen& chosen() {
+  static const Chosen chosen = detect();
+  return chosen;
+}
 
 }  // namespace
 
-Isa isa() {
-  static const Isa chosen = detect();
-  return chosen;
-}
+Isa isa() { return chosen().isa; }
+const char* isa_doubt() { return chosen().doubt.c_str(); }
 
 const char* isa_name() {
   switch (isa()) {
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
+    case Isa::amx: return "amx";
+    case Isa::amx_emulated: return "amx-emulated";
     case Isa::neon: return "neon";
   }
   return "?";

@@ -124,6 +124,7 @@ void decode(int type, Array<const uint8_t, 1> packed, int64_t rows, int64_t colu
 
 void bind_linear(nb::module_& m) {
   m.def("isa", &isa_name, "The instruction set in use.");
+  m.def("isa_doubt", &isa_doubt, "Why it is not the widest that the processor has, or ''.");
   m.def("linear_supported", [](int type) { return supported(static_cast<Type>(type)); });
   m.def("takes_codes", [](int type) { return takes_codes(static_cast<Type>(type)); });
   m.def("takes_words", [](int type) { return takes_words(static_cast<Type>(type)); });

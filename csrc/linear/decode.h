@@ -32,6 +32,13 @@ template <class F> TM_INLINE Bytes decoded(Bytes codes, const typename F::Scales
   }
 }
 
+// The same without its offset, for the matrix unit, which takes signed bytes.
+template <class F> TM_INLINE Bytes decoded_line(Bytes codes, const typename F::Scales& s, int j, int line) {
+  const Bytes bytes = decoded<F>(codes, s, j, line);
+  if constexpr (kMatrixUnit && DecodedShape<F>::kOffset != 0) return add(bytes, broadcast_byte(-DecodedShape<F>::kOffset));
+  else return bytes;
+}
+
 // Groups [g0, g0 + n) of 32 inputs of a panel.
 template <class F> void decode_groups(const uint8_t* panel, int64_t columns, int64_t g0, int n, DecodedPanel& to) {
   using S = DecodedShape<F>;
@@ -55,7 +62,7 @@ template <class F> void decode_groups(const uint8_t* panel, int64_t columns, int
     }
     for (int j = 0; j < end; ++j)
       F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
-        store(to.lines + ((j0 + j) * 8 + line) * 64, decoded<F>(codes, s, j, line));
+        store(to.lines + ((j0 + j) * 8 + line) * 64, decoded_line<F>(codes, s, j, line));
       });
   }
 }

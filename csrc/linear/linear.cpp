@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linear/shuffles.h"
+#include "linear/tiled.h"
 
 namespace mill {
 TM_DECLARE_TABLE(linear::Kernels, linear_kernels)
@@ -40,7 +41,19 @@ Description description(Type type) {
 
 const int8_t* codebooks[64] = {};
 
-const Kernels& kernels() { return TM_SELECT(linear_kernels); }
+const Kernels& kernels() {
+  static const Kernels chosen = [] {
+    Kernels k = TM_SELECT(linear_kernels);
+#ifdef TM_HAS_amx
+    if (isa() == Isa::amx) k.multiply = amx::linear::multiply;
+#endif
+#ifdef TM_HAS_amx_emulated
+    if (isa() == Isa::amx_emulated) k.multiply = amx_emulated::linear::multiply;
+#endif
+    return k;
+  }();
+  return chosen;
+}
 
 bool supported(Type type) {
   Description d;
@@ -62,6 +75,10 @@ int64_t panel_bytes(Type type, int64_t columns) {
     throw std::runtime_error("a matrix of ggml type " + std::to_string(static_cast<int>(type)) + " has " +
                              std::to_string(columns) + " columns; expected a multiple of " +
                              std::to_string(d.file_inputs) + " up to " + std::to_string(kMaxColumns));
+  return packed_panel_bytes(d, columns);
+}
+
+int64_t packed_panel_bytes(const Description& d, int64_t columns) {
   const int64_t n = blocks(columns, d.inputs);
   return blocks(n * d.front, 64) * 64 + n * d.bytes;
 }

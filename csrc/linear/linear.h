@@ -86,6 +86,7 @@ bool takes_words(Type);                            // int16 activations (F16, BF
 int64_t block_of(Type);                            // columns must be a multiple of this
 int64_t row_bytes(Type, int64_t columns);          // in the file
 int64_t panel_bytes(Type, int64_t columns);        // packed
+int64_t packed_panel_bytes(const Description&, int64_t columns);
 inline int64_t panels(int64_t rows) { return (rows + kPanel - 1) / kPanel; }
 inline int64_t packed_bytes(Type t, int64_t rows, int64_t columns) {
   return panels(rows) * panel_bytes(t, columns);

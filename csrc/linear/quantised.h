@@ -221,6 +221,23 @@ void gemv_panels(const Matrix& m, int64_t begin, int64_t end, const Call& call, 
   }
 }
 
+#ifdef TM_TILES
+
+// A set with tiles adds the product of many tokens to another set's kernels.
+template <class F>
+void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
+              int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
+  const Call call{x, x_rows, n_tokens, out, out_stride, out_rows};
+  const TileUse use(shapes_of<typename DecodedShape<F>::Tile>());
+  Sweep<F>(m, call, scratch).run(begin, end);
+}
+
+template <class F> constexpr FormatKernels quantised(Type type) {
+  return {type, true, geometry_of<F>(), nullptr, multiply<F>, nullptr};
+}
+
+#else
+
 template <class F>
 void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x, const int32_t* x_rows,
               int64_t n_tokens, float* out, int64_t out_stride, const int32_t* out_rows, void* scratch) {
@@ -240,5 +257,7 @@ void multiply(const Matrix& m, int64_t begin, int64_t end, const Activations& x,
 template <class F> constexpr FormatKernels quantised(Type type) {
   return {type, true, geometry_of<F>(), pack_blocks<F>, multiply<F>, decode_row<F>};
 }
+
+#endif
 
 }  // namespace mill::TM_ISA::linear

@@ -10,23 +10,36 @@
 // into the second. The tiles' activations lie in the order in which they are read, which the processor fetches by itself.
 #pragma once
 #include "linear/decode.h"
+#ifdef TM_TILES
+#include "linear/amx.h"
+#else
 #include "linear/tile.h"
+#endif
 
 namespace mill::TM_ISA::linear {
 
 inline constexpr int kTiles = (256 + kTileTokens - 1) / kTileTokens;  // of a block of tokens, at most
 inline constexpr int64_t kSweepPanels = 48, kMostSweepPanels = 128;  // of a whole block; of fewer tokens more
 
+#ifdef TM_TILES
+template <class S> using BlockTokens = MatrixTokens<S>;
+#else
+template <class S> using BlockTokens = TileTokens<S>;
+#endif
+
 template <class S> struct SweepScratch {
   DecodedPanel panel[kTilePanels];
-  TileTokens<S> tiles[kTiles];
+  BlockTokens<S> tiles[kTiles];
 };
 
-// n tokens in tiles of nearly the same size, rather than a small last one.
+// n tokens in tiles of nearly the same size, rather than a small last one; the matrix unit takes as long for a smaller one.
 struct TileCut {
   int64_t n, tiles;
   TM_INLINE explicit TileCut(int64_t n) : n(n), tiles(ceil_div(n, kTileTokens)) {}
-  TM_INLINE int64_t begin(int64_t tile) const { return n * tile / tiles; }
+  TM_INLINE int64_t begin(int64_t tile) const {
+    if constexpr (kMatrixUnit) return tile < tiles ? kTileTokens * tile : n;
+    else return n * tile / tiles;
+  }
 };
 
 template <class F> class Sweep {
@@ -79,7 +92,7 @@ template <class F> class Sweep {
 
   void copy_tokens(int64_t g0, int n) {
     for (int64_t i = 0; i < tiles_; ++i) {
-      TileTokens<S>& x = s_.tiles[i];
+      BlockTokens<S>& x = s_.tiles[i];
       x.first = cut_.begin(first_tile_ + i);
       x.count = static_cast<int>(cut_.begin(first_tile_ + i + 1) - x.first);
       for (int t = 0; t < x.count; ++t)
@@ -98,7 +111,7 @@ template <class F> class Sweep {
     ahead.lines = static_cast<int>(ceil_div(chunk_lines, tiles_ * kChunkGroups));
     int64_t left = ceil_div(chunk_lines, ahead.lines * kChunkGroups);  // tiles that fetch weights
     for (int64_t i = 0; i < tiles_; ++i) {
-      const TileTokens<S>& x = s_.tiles[i];
+      const BlockTokens<S>& x = s_.tiles[i];
       if (i + 1 < tiles_)
         for (int t = 0; t < s_.tiles[i + 1].count; ++t)
           for (int p = 0; p < P; ++p) prefetch(s_.tiles[i + 1].out[t] + column + p * kPanel);

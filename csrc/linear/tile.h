@@ -95,8 +95,8 @@ TM_INLINE void add_groups(const DecodedPanel* w, const TileTokens<S>& x, const A
 }
 
 // A block of 256 inputs from group g on, whose products are in h: out += d h - dmin (sum of mins).
-template <class S, int P, int NT>
-TM_INLINE void add_block(const DecodedPanel* w, const TileTokens<S>& x, float* const* out, int g, bool first, int valid,
+template <class S, int P, int NT, class X>
+TM_INLINE void add_block(const DecodedPanel* w, const X& x, float* const* out, int g, bool first, int valid,
                          Floats (&h)[NT][P]) {
   const int b = 16 * (g / kBlockGroups);
   for (int p = 0; p < P; ++p) {

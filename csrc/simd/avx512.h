@@ -9,7 +9,7 @@ struct Ints { __m512i v; };
 struct Bytes { __m512i v; };
 
 inline constexpr bool kSignedDot = false;  // the dot takes u8 codes of any size
-inline constexpr int kTilePanels = 2, kTileTokens = 6;  // the register block of a GEMM
+inline constexpr int kTilePanels = 2, kTileTokens = kMatrixUnit ? 16 : 6;  // the register block of a GEMM
 
 TM_INLINE Floats zero_floats() { return {_mm512_setzero_ps()}; }
 TM_INLINE Floats load_floats(const float* p) { return {_mm512_loadu_ps(p)}; }

@@ -11,6 +11,14 @@
 #define TM_INLINE inline __attribute__((always_inline))
 #define TM_LAMBDA __attribute__((always_inline))
 
+namespace mill::TM_ISA {
+#ifdef TM_TILES
+inline constexpr bool kMatrixUnit = true;  // the set multiplies whole tiles (linear/tiles.h)
+#else
+inline constexpr bool kMatrixUnit = false;
+#endif
+}  // namespace mill::TM_ISA
+
 #if defined(__AVX512F__)
 #include "simd/avx512.h"
 #elif defined(__AVX2__)

@@ -34,7 +34,7 @@ np.savez(sys.argv[1], **made)
 def run(isa: str, path: Path, script: str) -> dict[str, np.ndarray]:
     env = os.environ | {"TENSORMILL_ISA": isa, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
     done = subprocess.run([sys.executable, "-c", script, str(path)], env=env, capture_output=True, text=True, check=False)
-    if "which this processor lacks" in done.stderr or "expected avx2 or avx512" in done.stderr:
+    if "which this processor lacks" in done.stderr:
         pytest.skip(f"no {isa} here")
     assert done.returncode == 0, done.stderr
     with np.load(path) as saved:

@@ -106,7 +106,7 @@ def _backends() -> dict[str, str]:
         states["cpu"] = "not built"
     else:
         try:
-            states["cpu"] = f"ready, {_native.isa()}"
+            states["cpu"] = ". ".join(filter(None, (f"ready, {_native.isa()}", _native.isa_doubt())))
         except RuntimeError as why:  # a processor without AVX2, or TENSORMILL_ISA asks for what is not there
             states["cpu"] = str(why)
     return states

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -9,6 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from tensormill.errors import BackendError
+
+log = logging.getLogger("tensormill.cpu")
 
 
 @cache
@@ -22,6 +25,8 @@ def native() -> Any:
         module.isa()
     except RuntimeError as why:
         raise BackendError(str(why)) from why
+    if doubt := module.isa_doubt():
+        log.warning(doubt)
     return module
 
 

@@ -1,0 +1,12 @@
+// Whether AMX may be used: by the processor, by the system, and by its own results.
+#pragma once
+
+namespace mill {
+
+bool has_amx();  // by cpuid: tiles and their products of bytes
+
+// Why it cannot be used nevertheless, in words. Null: it can, and this process may from now on.
+const char* refuses_amx();
+const char* refuses_emulated_amx();
+
+}  // namespace mill
