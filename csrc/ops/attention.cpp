@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kSpan = 4;       // blocks
 constexpr int64_t kQueries = 120;  // about as many in a tile: they share widened keys and values
 constexpr int kSources = 4;
+constexpr float kBase2 = 1.44269504f;  // scores are times this: e^x = 2^(kBase2·x)
 
 struct Attention {
   const Call& c;
@@ -83,10 +84,13 @@ Attention::Attention(const Call& call, Pool& p)
 void Attention::load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) const {
   for (int64_t i = 0; i < n * group; ++i) {
     const float* from = q.f32() + (t + i / group) * q.s[1] + (g * group + i % group) * q.s[2];
-    for (int64_t j = 0; j < width; j += kLanes)
-      store_row(tile.q + i * width + j, load_row(from, j, 1, width - j) * splat(scale), width - j);
-    if (code_offset >= 0) round_query(tile.q + i * width, tile.codes.from(i), code_offset);
-    if (words) round_query(tile.q + i * width, width, words_of(tile.codes).from(i));
+    float* to = tile.q + i * width;
+    for (int64_t j = 0; j < width; j += kLanes) store_row(to + j, load_row(from, j, 1, width - j) * splat(scale), width - j);
+    const Wide codes = tile.codes.from(i);
+    const Words integers = words_of(tile.codes).from(i);
+    if (code_offset >= 0) round_query(to, codes, code_offset), *codes.scale *= kBase2;
+    if (words) round_query(to, width, integers), *integers.scale *= kBase2;
+    for (int64_t j = 0; j < width; j += kLanes) store_row(to + j, load_row(to, j, 1, width - j) * splat(kBase2), width - j);
   }
 }
 
@@ -104,17 +108,17 @@ bool Attention::see(const Tile& tile, const Rows& rows, int64_t s, int64_t t, in
   return highest > 0;
 }
 
-// Softcap, then biases by distance.
+// Softcap, then biases by distance; scores are those of powers of two.
 void Attention::adjust(float* score, int64_t head, int64_t t, const Rows& rows, int64_t b) const {
   if (softcap != 0.0f)
     for (int64_t j = 0; j < rows.lanes; j += kLanes)
-      store(score + j, tanh(load(score + j) / splat(softcap)) * splat(softcap));
+      store(score + j, tanh(load(score + j) / splat(softcap * kBase2)) * splat(softcap * kBase2));
   if (alibi == 0.0f && !bias) return;
-  const float slope = alibi != 0.0f ? slope_of(head, heads, alibi) : 0.0f;
+  const float slope = alibi != 0.0f ? slope_of(head, heads, alibi) * kBase2 : 0.0f;
   for (int64_t j = 0; j < rows.rows; ++j) {
     const int64_t away = (b * rows.rows + j) * rows.ratio - c.step->index[t];
     if (alibi != 0.0f) score[j] -= slope * static_cast<float>(away < 0 ? -away : away);
-    if (bias) score[j] += bias.f32()[bucket(away, buckets) * bias.s[2] + head];
+    if (bias) score[j] += bias.f32()[bucket(away, buckets) * bias.s[2] + head] * kBase2;
   }
 }
 
@@ -136,25 +140,28 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const PagedCache& cache = *rows.cache;
     next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
   }
+  uint64_t masks[kNarrowQ];
   // A few queries after the other go all the way, so that keys and values stay in the nearest cache.
-  const auto attend = [&](int64_t most_at_once, const auto& score, const auto& weigh) {
+  const auto attend = [&](int64_t most_at_once, const auto& score, auto&& then, const auto& weigh) {
     for (int64_t first = 0; first < queries; first += most_at_once) {
       const int64_t count = queries - first < most_at_once ? queries - first : most_at_once;
       const Partial into = tile.span.from(first);
       for (int64_t j = 0; j < count * v_stride; j += kLanes) prefetch(into.o + j);
       score(first, count);
       float most[kLanes], sum[kLanes];
-      uint64_t masks[kNarrowQ];
       store(most, splat(-INFINITY));
       store(sum, splat(0.0f));
       for (int64_t i = 0; i < count; ++i) masks[i] = tile.masks[(first + i) / group];
       if (softcap != 0.0f || alibi != 0.0f || bias)
         for (int64_t i = 0; i < count; ++i)
           adjust(tile.s + i * kBlock, g * group + (first + i) % group, t + (first + i) / group, rows, b);
-      soften(tile.s, count, rows.lanes / kLanes, masks, most, sum);
+      with_vectors(rows.lanes / kLanes, [&](auto v) { soften<v>(tile.s, count, masks, most, sum, then); });
       join(into, most, sum, count);
-      weigh(count, masks, into, most, sum);
+      weigh(count, into, most, sum);
     }
+  };
+  const auto store_each = [&](int64_t q, const auto& p) TM_INLINED {
+    for (int v = 0; v < static_cast<int>(std::size(p)); ++v) store(tile.s + q * kBlock + v * kLanes, p[v]);
   };
   const auto attend_rows = [&]<class K, class V>(const K& keys, int64_t lanes, const V& v) {
     static_assert(K::kMostQ == V::kMostQ);
@@ -164,7 +171,8 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
           for (int64_t j = 0; j < count * width; j += kLanes) prefetch(tile.q + (first + count) * width + j);
           product(tile.q + first * width, width, count, keys, lanes / kLanes, 0, width, {tile.s, kBlock});
         },
-        [&](int64_t count, const uint64_t* masks, const Partial& into, float* keep, float* take) {
+        store_each,
+        [&](int64_t count, const Partial& into, float* keep, float* take) {
           weigh(tile.s, count, v, masks, into, {keep, take, tile.block, into.stride});
         });
   };
@@ -189,7 +197,8 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       const int64_t passes = (queries + kWideQ - 1) / kWideQ;
       attend(
           (queries + passes - 1) / passes, [&](int64_t first, int64_t count) { code_scores<C>(block, tile.codes.from(first), count, tile.s); },
-          [&](int64_t count, const uint64_t* masks, const Partial& into, const float* keep, const float* take) {
+          store_each,
+          [&](int64_t count, const Partial& into, const float* keep, const float* take) {
             Wide weights = tile.weights;
             weights.n = rows.lanes;
             weigh_codes<C>(block, tile.s, count, tile.d, masks, weights, into, keep, take);
@@ -199,11 +208,13 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
       word_scales(block, tile.d);
       const int64_t passes = (queries + kWordsQ - 1) / kWordsQ;
+      Weights weights{tile.s, tile.d, masks};
       attend(
           (queries + passes - 1) / passes,
           [&](int64_t first, int64_t count) { score_words(block, words_of(tile.codes).from(first), count, lo, hi, tile.s); },
-          [&](int64_t count, const uint64_t* masks, const Partial& into, const float* keep, const float* take) {
-            weigh_words(block, tile.s, count, tile.d, masks, lo, hi, words_of(tile.weights), into, keep, take);
+          weights,
+          [&](int64_t count, const Partial& into, const float* keep, const float* take) {
+            weigh_words(block, weights, count, lo, hi, words_of(tile.weights), into, keep, take);
           });
     };
     const auto dense = [&]<class E>(E) {
@@ -249,9 +260,9 @@ void Attention::finish(const Partial& total, int64_t t, int64_t n, int64_t g) co
     float* to = out.f32() + (t + i / group) * out.s[1] + head * out.s[2];
     float factor = 1.0f, sum = total.l[i];
     if (sinks) {
-      const float sink = sinks.f32()[head], most = total.m[i] > sink ? total.m[i] : sink;
+      const float sink = sinks.f32()[head] * kBase2, most = total.m[i] > sink ? total.m[i] : sink;
       float delta[kLanes] = {total.m[i] - most, sink - most};
-      store(delta, exp(load(delta)));
+      store(delta, exp2_falling(load(delta)));
       factor = delta[0];
       sum = sum * factor + delta[1];
     }

@@ -64,9 +64,9 @@ inline Lanes power_of_two(Lanes n) {
 }
 
 // a · 2^n for whole n, where neither a nor the result is denormal.
-inline Lanes times_power(Lanes a, Lanes n) {
-  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23)))};
-}
+inline Lanes times_power(Lanes a, Lanes n) { return {_mm512_scalef_ps(a.v, n.v)}; }
+// What x has above or below the nearest whole number.
+inline Lanes fraction(Lanes x) { return {_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 
 #elif defined(__AVX2__)
 
@@ -149,6 +149,7 @@ inline __m256 times_power(__m256 a, __m256 n) {
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
 }
 inline Lanes times_power(Lanes a, Lanes n) { return TM_TWICE(times_power(a.a, n.a), times_power(a.b, n.b)); }
+inline Lanes fraction(Lanes x) { return x - round(x); }
 #undef TM_TWICE
 
 #else
@@ -220,6 +221,7 @@ inline Lanes times_power(Lanes a, Lanes n) {
   }
   return a;
 }
+inline Lanes fraction(Lanes x) { return x - round(x); }
 #undef TM_EACH
 
 #endif
