@@ -131,7 +131,11 @@ void transpose(const float* from, int64_t n, float* to) {
 void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b) const {
   const int64_t queries = n * group;
   uint64_t any = 0;
-  for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t mask = rows.mask(t + i, b, tile.first[i], tile.last[i]);
+    any |= mask;
+    for (int64_t h = 0; h < group; ++h) tile.masks[i * group + h] = mask;
+  }
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
   // What follows comes while few queries use this block; many of them give the hardware time.
@@ -140,40 +144,51 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const PagedCache& cache = *rows.cache;
     next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
   }
-  uint64_t masks[kNarrowQ];
-  // A few queries after the other go all the way, so that keys and values stay in the nearest cache.
+  // A few queries after the other go all the way, so that keys and values stay in the nearest cache. Steps that end in long
+  // chains are followed by products of the neighbours.
+  struct Pass {
+    int64_t first, count;
+    float* s;
+    const uint64_t* masks;
+    Partial into;
+    Joining how;
+  } passes[2];
   const auto attend = [&](int64_t most_at_once, const auto& score, auto&& then, const auto& weigh) {
-    for (int64_t first = 0; first < queries; first += most_at_once) {
-      const int64_t count = queries - first < most_at_once ? queries - first : most_at_once;
-      const Partial into = tile.span.from(first);
-      for (int64_t j = 0; j < count * v_stride; j += kLanes) prefetch(into.o + j);
-      score(first, count);
-      float most[kLanes], sum[kLanes];
-      store(most, splat(-INFINITY));
-      store(sum, splat(0.0f));
-      for (int64_t i = 0; i < count; ++i) masks[i] = tile.masks[(first + i) / group];
-      if (softcap != 0.0f || alibi != 0.0f || bias)
-        for (int64_t i = 0; i < count; ++i)
-          adjust(tile.s + i * kBlock, g * group + (first + i) % group, t + (first + i) / group, rows, b);
-      with_vectors(rows.lanes / kLanes, [&](auto v) { soften<v>(tile.s, count, masks, most, sum, then); });
-      join(into, most, sum, count);
-      weigh(count, into, most, sum);
+    for (int64_t i = 0, first = 0;; ++i, first += most_at_once) {
+      const int64_t left = queries - first;
+      Pass& pass = passes[i % 2];
+      if (left > 0) {
+        pass.first = first, pass.count = left < most_at_once ? left : most_at_once;
+        pass.s = tile.s + i % 2 * kNarrowQ * kBlock, pass.masks = tile.masks + first, pass.into = tile.span.from(first);
+        for (int64_t j = 0; j < pass.count * v_stride; j += kLanes) prefetch(pass.into.o + j);
+        score(pass);
+        if (softcap != 0.0f || alibi != 0.0f || bias)
+          for (int64_t q = first; q < first + pass.count; ++q)
+            adjust(pass.s + (q - first) * kBlock, g * group + q % group, t + q / group, rows, b);
+        with_vectors(rows.lanes / kLanes, [&](auto v) { settle<v>(pass.s, pass.count, pass.masks, pass.into, pass.how); });
+      }
+      if (i > 0) weigh(passes[1 - i % 2]);
+      if (left <= 0) return;
+      with_vectors(rows.lanes / kLanes,
+                   [&](auto v) { soften<v>(pass.s, pass.count, pass.masks, pass.into, pass.how, then); });
     }
   };
-  const auto store_each = [&](int64_t q, const auto& p) TM_INLINED {
-    for (int v = 0; v < static_cast<int>(std::size(p)); ++v) store(tile.s + q * kBlock + v * kLanes, p[v]);
+  const auto store_each = [&](int64_t, uint64_t, const auto& p, float* row) TM_INLINED {
+    for (int v = 0; v < static_cast<int>(std::size(p)); ++v) store(row + v * kLanes, p[v]);
   };
   const auto attend_rows = [&]<class K, class V>(const K& keys, int64_t lanes, const V& v) {
     static_assert(K::kMostQ == V::kMostQ);
     attend(
         K::kMostQ,
-        [&](int64_t first, int64_t count) {
-          for (int64_t j = 0; j < count * width; j += kLanes) prefetch(tile.q + (first + count) * width + j);
-          product(tile.q + first * width, width, count, keys, lanes / kLanes, 0, width, {tile.s, kBlock});
+        [&](const Pass& pass) {
+          const float* q = tile.q + pass.first * width;
+          for (int64_t j = 0; j < pass.count * width; j += kLanes) prefetch(q + pass.count * width + j);
+          product(q, width, pass.count, keys, lanes / kLanes, 0, width, {pass.s, kBlock});
         },
         store_each,
-        [&](int64_t count, const Partial& into, float* keep, float* take) {
-          weigh(tile.s, count, v, masks, into, {keep, take, tile.block, into.stride});
+        [&](Pass& pass) {
+          const Partial block{pass.how.keep, pass.how.take, tile.block, pass.into.stride};
+          weigh(pass.s, pass.count, v, pass.masks, pass.into, block);
         });
   };
   const Dense<float> wide_keys{tile.k, kBlock}, wide_values{tile.v, v_stride};
@@ -194,27 +209,27 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const auto codes = [&]<class C>() {
       const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
       value_scales<C>(block, tile.d);
-      const int64_t passes = (queries + kWideQ - 1) / kWideQ;
+      const int64_t parts = (queries + kWideQ - 1) / kWideQ;
       attend(
-          (queries + passes - 1) / passes, [&](int64_t first, int64_t count) { code_scores<C>(block, tile.codes.from(first), count, tile.s); },
-          store_each,
-          [&](int64_t count, const Partial& into, const float* keep, const float* take) {
+          (queries + parts - 1) / parts,
+          [&](const Pass& pass) { code_scores<C>(block, tile.codes.from(pass.first), pass.count, pass.s); }, store_each,
+          [&](const Pass& pass) {
             Wide weights = tile.weights;
             weights.n = rows.lanes;
-            weigh_codes<C>(block, tile.s, count, tile.d, masks, weights, into, keep, take);
+            weigh_codes<C>(block, pass.s, pass.count, tile.d, pass.masks, weights, pass.into, pass.how.keep, pass.how.take);
           });
     };
     const auto integers = [&] {
       const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
       word_scales(block, tile.d);
-      const int64_t passes = (queries + kWordsQ - 1) / kWordsQ;
-      Weights weights{tile.s, tile.d, masks};
+      const int64_t parts = (queries + kWordsQ - 1) / kWordsQ;
+      Weights weights{tile.d};
       attend(
-          (queries + passes - 1) / passes,
-          [&](int64_t first, int64_t count) { score_words(block, words_of(tile.codes).from(first), count, lo, hi, tile.s); },
+          (queries + parts - 1) / parts,
+          [&](const Pass& pass) { score_words(block, words_of(tile.codes).from(pass.first), pass.count, lo, hi, pass.s); },
           weights,
-          [&](int64_t count, const Partial& into, const float* keep, const float* take) {
-            weigh_words(block, weights, count, lo, hi, words_of(tile.weights), into, keep, take);
+          [&](const Pass& pass) {
+            weigh_words(block, weights, pass.s, pass.count, lo, hi, words_of(tile.weights), pass.into, pass.how);
           });
     };
     const auto dense = [&]<class E>(E) {

@@ -1,6 +1,6 @@
 // One key block of attention: scores, softmax and values of up to 64 rows for a tile of queries, from nothing.
 //
-// A block's (max, sum, value) depends on the query and the block alone, and blocks are merged ascending, so decode,
+// Blocks join a span ascending, spans the whole; what a span comes to depends on the query and its blocks alone, so decode,
 // prefill and any chunking give the same bits. Rows that a query may not see are never multiplied: memory there is
 // arbitrary.
 #pragma once
@@ -55,12 +55,20 @@ inline void merge(const Partial& into, const Partial& from, int64_t n) {
 }
 
 constexpr float kFaint = -40.0f;  // 2^-40 beside a 1 is lost; with less, products would have denormals to wait for
+constexpr float kSlack = 16.0f;   // by which scores may exceed what they are relative to
 
-// (max, sum) of n rows of scores, of each that sees a row, → m and l, which have whole vectors of room; a row's probabilities go
-// to `then(q, p)`. `visible`: bit j for row j; what is not visible comes as something faint.
-// Step by step for all queries: each step is a chain of its own a query, and chains run side by side.
-template <int V, class F>
-TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, float* m, float* l, F&& then) {
+// How a block joins the running softmaxes of a span: what its scores are relative to, and the factors keep of what is there, and
+// take of what comes, 1 or 0. `plain`: all factors are 1.
+struct Joining {
+  float m[kLanes], keep[kLanes], take[kLanes];
+  bool plain;
+};
+
+// Softmax of a block in two steps, between which the caller does something else, as each ends in long chains of operations.
+// First: what n rows of scores are relative to as they join `into`. `visible`: bit j for row j. An m stays as long as no score
+// exceeds it by much: then nothing has to be scaled. It follows from the blocks of the span so far, whatever the step.
+template <int V>
+TM_INLINE void settle(float* s, int64_t n, const uint64_t* visible, const Partial& into, Joining& how) {
   Lanes part[kNarrowQ];
   for (int64_t q = 0; q < n; ++q) {
     float* row = s + q * kBlock;
@@ -74,17 +82,39 @@ TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, float* m, fl
     part[q] = x[0];
     for (int v = 1; v < V; ++v) part[q] = max(part[q], x[v]);
   }
-  max_each(part, n, m);
+  const Lanes none = splat(-INFINITY), zero = splat(0.0f), one = splat(1.0f);
+  store(how.m, none);
+  max_each(part, n, how.m);
+  const Lanes old = load(into.m), most = load(how.m);
+  const Mask stays = less(most, old + splat(kSlack));
+  const Lanes m = select(stays, old, most);
+  store(how.m, m);
+  store_row(into.m, m, n);
+  const uint32_t all = (1u << n) - 1;
+  how.plain = (bits_of(stays) & bits_of(differs(most, none)) & all) == all;
+  store(how.keep, how.plain ? one : select(differs(old, none), exp2_falling(old - m), zero));
+  store(how.take, how.plain ? one : select(differs(most, none), one, zero));
+}
+
+// Second: probabilities, each row's to `then(q, visible, p, where its scores were)`, and their sums. What is not visible comes as
+// something faint.
+template <int V, class F>
+TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, const Partial& into, const Joining& how, F&& then) {
+  Lanes part[kNarrowQ];
   for (int64_t q = 0; q < n; ++q) {
     part[q] = splat(0.0f);
     if (visible[q] == 0) continue;
+    float* row = s + q * kBlock;
     Lanes p[V];
-    for (int v = 0; v < V; ++v) p[v] = exp2_within(max(load(s + q * kBlock + v * kLanes) - splat(m[q]), splat(kFaint)));
+    for (int v = 0; v < V; ++v) p[v] = exp2_within(max(load(row + v * kLanes) - splat(how.m[q]), splat(kFaint)));
     part[q] = p[0];
     for (int v = 1; v < V; ++v) part[q] = part[q] + p[v];
-    then(q, p);
+    then(q, visible[q], p, row);
   }
+  float l[kLanes];
+  store(l, splat(0.0f));
   sum_each(part, n, l);
+  store_row(into.l, fma(load(into.l), load(how.keep), load(l)), n);
 }
 
 // f(V), the number of vectors as a constant.

@@ -20,15 +20,15 @@ inline Lanes exp_reduced(Lanes x, Lanes n) {
   return fma(p, r * r, r) + splat(1.0f);
 }
 
-// 2^x for −126 ≤ x < 128, to 1.7e-7 of itself.
+// 2^x for −126 ≤ x < 127, to 1.5e-7 of itself.
 inline Lanes exp2_within(Lanes x) {
-  const Lanes f = fraction(x);
-  Lanes p = splat(0.001326472731307149f);
-  p = fma(p, f, splat(0.009671512991189957f));
-  p = fma(p, f, splat(0.05550733581185341f));
-  p = fma(p, f, splat(0.24022242426872253f));
-  p = fma(p, f, splat(0.6931470036506653f));
-  return times_power(fma(p, f, splat(1.0f)), x - f);
+  const Lanes f = above_floor(x);
+  Lanes p = splat(0.0018671301659196615f);
+  p = fma(p, f, splat(0.009017029777169228f));
+  p = fma(p, f, splat(0.05579991266131401f));
+  p = fma(p, f, splat(0.24016444385051727f));
+  p = fma(p, f, splat(0.6931512951850891f));
+  return times_floor_power(fma(p, f, splat(1.0f)), x);
 }
 
 // 2^x for x ≤ 0; 0 below −126. NaN is not kept.

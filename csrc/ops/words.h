@@ -50,27 +50,25 @@ inline void round_query(const float* q, int64_t n, const Words& to) {
 
 // The weights p·d of queries, made as their probabilities come, and what becomes of them as integers.
 struct Weights {
-  float* s;        // rows of kBlock
   const float* d;  // of word_scales
-  const uint64_t* masks;
   Lanes squares[kNarrowQ] = {};
 
   template <int V>
-  TM_INLINE void operator()(int64_t q, const Lanes (&p)[V]) {
+  TM_INLINE void operator()(int64_t q, uint64_t visible, const Lanes (&p)[V], float* row) {
     Lanes x[V];
-    const bool all = V == 4 && masks[q] == ~uint64_t{0};
+    const bool all = V == 4 && visible == ~uint64_t{0};
     for (int v = 0; v < V; ++v) {
       x[v] = p[v] * load(d + v * kLanes);
-      if (!all) x[v] = select(mask_bits(static_cast<uint32_t>(masks[q] >> (v * kLanes)) & 0xffff), x[v], splat(0.0f));
-      store(s + q * kBlock + v * kLanes, x[v]);
+      if (!all) x[v] = select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), x[v], splat(0.0f));
+      store(row + v * kLanes, x[v]);
     }
     squares[q] = x[0] * x[0];
     for (int v = 1; v < V; ++v) squares[q] = fma(x[v], x[v], squares[q]);
   }
 
-  // n rows → those of `to`, whose scales have room for a whole vector.
+  // n rows, kBlock apart → those of `to`, whose scales have room for a whole vector.
   template <int V>
-  TM_INLINE void round(int64_t n, const Words& to) {
+  TM_INLINE void round(const float* rows, int64_t n, const Words& to) {
     float sum[kLanes], up[kLanes];
     store(sum, splat(0.0f));
     sum_each(squares, n, sum);
@@ -82,7 +80,7 @@ struct Weights {
     const Lanes back = as_lanes(from_bits(shift_left<23>(sub(broadcast(127), b))));
     store(to.scale, select(less(each, splat(INFINITY)), back, splat(NAN)));
     for (int64_t q = 0; q < n; ++q) {
-      const float* x = s + q * kBlock;
+      const float* x = rows + q * kBlock;
       Ints whole[V];
       for (int v = 0; v < V; ++v) whole[v] = round_even(mul(as_floats(load(x + v * kLanes)), broadcast(up[q])));
       int16_t* codes = to.codes + q * to.n;
@@ -132,31 +130,36 @@ void score_words(const CodedBlock& block, const Words& x, int64_t first, int64_t
     if (first < last) score_words<Q, V / 2>(block, x, first, last, s);
 }
 
-// Vectors first … of values, rows lo … hi weighed by Q rows of inputs, join those of `into` by the factors keep, and take for
-// the integers.
+// Vectors first … of values, rows lo … hi weighed by Q rows of inputs, join those of `into`.
 template <int Q, int V>
 void value_words(const CodedBlock& block, const Words& x, int64_t lo, int64_t hi, int64_t first, const Partial& into,
-                 const float* keep, const float* take) {
+                 const Joining& how) {
   const std::byte* lines = block.values + 2 * block.lanes;
   for (; first + V <= block.columns; first += V) {
     Ints sum[Q][V];
     add_up<Q, V>(lines + 64 * first, 64 * block.columns, lo / 2, (hi + 1) / 2, x, [](int64_t pair) TM_INLINED { return word_place(pair); },
                  block.fetch, sum);
-    constants<Q>([&](auto q) TM_INLINED {
-      float* to = into.o + q * into.stride + first * kLanes;
-      if (load_i32(take + q) == 0) return;  // as numbers: a vector unit would have to compare floats
-      const Lanes by = splat(take[q]), old = splat(keep[q]);
-      if (load_i32(keep + q) == 0) {
-        constants<V>([&](auto v) TM_INLINED { store(to + v * kLanes, as_lanes(to_floats(sum[q][v])) * by); });
-      } else {
+    float* o = into.o + first * kLanes;
+    if (how.plain) {
+      constants<Q>([&](auto q) TM_INLINED {
+        const Lanes scale = splat(x.scale[q]);
         constants<V>([&](auto v) TM_INLINED {
-          store(to + v * kLanes, fma(as_lanes(to_floats(sum[q][v])), by, load(to + v * kLanes) * old));
+          float* to = o + q * into.stride + v * kLanes;
+          store(to, fma(as_lanes(to_floats(sum[q][v])), scale, load(to)));
         });
-      }
+      });
+      continue;
+    }
+    constants<Q>([&](auto q) TM_INLINED {
+      const float take = how.take[q] * x.scale[q];
+      if (how.take[q] == 0.0f) return;
+      constants<V>([&](auto v) TM_INLINED {
+        blend(o + q * into.stride + v * kLanes, how.keep[q], take, as_lanes(to_floats(sum[q][v])));
+      });
     });
   }
   if constexpr (V > 1)
-    if (first < block.columns) value_words<Q, V / 2>(block, x, lo, hi, first, into, keep, take);
+    if (first < block.columns) value_words<Q, V / 2>(block, x, lo, hi, first, into, how);
 }
 
 // The scales of values → float32; what is not seen is not used.
@@ -171,14 +174,11 @@ inline void score_words(const CodedBlock& block, const Words& x, int64_t queries
   });
 }
 
-// Values lo … hi by their weights join those of `into` by the factors keep and take; x: room for the integers.
-inline void weigh_words(const CodedBlock& block, Weights& weights, int64_t queries, int64_t lo, int64_t hi, const Words& x,
-                        const Partial& into, const float* keep, const float* take) {
-  with_vectors(block.lanes / kLanes, [&](auto v) { weights.round<v>(queries, x); });
-  float factor[kLanes];
-  const Lanes some = load(take), none = splat(0.0f);
-  store(factor, select(differs(some, none), some * load(x.scale), none));  // what was not seen has no scale
-  with_count<kWordsQ>(queries, [&](auto n) { value_words<n, kWordsV>(block, x, lo, hi, 0, into, keep, factor); });
+// Values lo … hi by their weights join those of `into`; x: room for the integers.
+inline void weigh_words(const CodedBlock& block, Weights& weights, const float* rows, int64_t queries, int64_t lo, int64_t hi, const Words& x,
+                        const Partial& into, const Joining& how) {
+  with_vectors(block.lanes / kLanes, [&](auto v) { weights.round<v>(rows, queries, x); });
+  with_count<kWordsQ>(queries, [&](auto n) { value_words<n, kWordsV>(block, x, lo, hi, 0, into, how); });
 }
 
 }  // namespace mill::TM_ISA
