@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kSpan = 4;       // blocks
 constexpr int64_t kQueries = 120;  // about as many in a tile: they share widened keys and values
 constexpr int kSources = 4;
+constexpr float kBase2 = 1.44269504f;  // scores are times this: e^x = 2^(kBase2·x)
 
 struct Attention {
   const Call& c;
@@ -83,10 +84,13 @@ Attention::Attention(const Call& call, Pool& p)
 void Attention::load_queries(const Tile& tile, int64_t t, int64_t n, int64_t g) const {
   for (int64_t i = 0; i < n * group; ++i) {
     const float* from = q.f32() + (t + i / group) * q.s[1] + (g * group + i % group) * q.s[2];
-    for (int64_t j = 0; j < width; j += kLanes)
-      store_row(tile.q + i * width + j, load_row(from, j, 1, width - j) * splat(scale), width - j);
-    if (code_offset >= 0) round_query(tile.q + i * width, tile.codes.from(i), code_offset);
-    if (words) round_query(tile.q + i * width, width, words_of(tile.codes).from(i));
+    float* to = tile.q + i * width;
+    for (int64_t j = 0; j < width; j += kLanes) store_row(to + j, load_row(from, j, 1, width - j) * splat(scale), width - j);
+    const Wide codes = tile.codes.from(i);
+    const Words integers = words_of(tile.codes).from(i);
+    if (code_offset >= 0) round_query(to, codes, code_offset), *codes.scale *= kBase2;
+    if (words) round_query(to, width, integers), *integers.scale *= kBase2;
+    for (int64_t j = 0; j < width; j += kLanes) store_row(to + j, load_row(to, j, 1, width - j) * splat(kBase2), width - j);
   }
 }
 
@@ -104,17 +108,17 @@ bool Attention::see(const Tile& tile, const Rows& rows, int64_t s, int64_t t, in
   return highest > 0;
 }
 
-// Softcap, then biases by distance.
+// Softcap, then biases by distance; scores are those of powers of two.
 void Attention::adjust(float* score, int64_t head, int64_t t, const Rows& rows, int64_t b) const {
   if (softcap != 0.0f)
     for (int64_t j = 0; j < rows.lanes; j += kLanes)
-      store(score + j, tanh(load(score + j) / splat(softcap)) * splat(softcap));
+      store(score + j, tanh(load(score + j) / splat(softcap * kBase2)) * splat(softcap * kBase2));
   if (alibi == 0.0f && !bias) return;
-  const float slope = alibi != 0.0f ? slope_of(head, heads, alibi) : 0.0f;
+  const float slope = alibi != 0.0f ? slope_of(head, heads, alibi) * kBase2 : 0.0f;
   for (int64_t j = 0; j < rows.rows; ++j) {
     const int64_t away = (b * rows.rows + j) * rows.ratio - c.step->index[t];
     if (alibi != 0.0f) score[j] -= slope * static_cast<float>(away < 0 ? -away : away);
-    if (bias) score[j] += bias.f32()[bucket(away, buckets) * bias.s[2] + head];
+    if (bias) score[j] += bias.f32()[bucket(away, buckets) * bias.s[2] + head] * kBase2;
   }
 }
 
@@ -127,7 +131,11 @@ void transpose(const float* from, int64_t n, float* to) {
 void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, int64_t n, int64_t g, int64_t b) const {
   const int64_t queries = n * group;
   uint64_t any = 0;
-  for (int64_t i = 0; i < n; ++i) any |= tile.masks[i] = rows.mask(t + i, b, tile.first[i], tile.last[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t mask = rows.mask(t + i, b, tile.first[i], tile.last[i]);
+    any |= mask;
+    for (int64_t h = 0; h < group; ++h) tile.masks[i * group + h] = mask;
+  }
   if (any == 0) return;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
   // What follows comes while few queries use this block; many of them give the hardware time.
@@ -136,36 +144,51 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const PagedCache& cache = *rows.cache;
     next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
   }
-  // A few queries after the other go all the way, so that keys and values stay in the nearest cache.
-  const auto attend = [&](int64_t most_at_once, const auto& score, const auto& weigh) {
-    for (int64_t first = 0; first < queries; first += most_at_once) {
-      const int64_t count = queries - first < most_at_once ? queries - first : most_at_once;
-      const Partial into = tile.span.from(first);
-      for (int64_t j = 0; j < count * v_stride; j += kLanes) prefetch(into.o + j);
-      score(first, count);
-      float most[kLanes], sum[kLanes];
-      uint64_t masks[kNarrowQ];
-      store(most, splat(-INFINITY));
-      store(sum, splat(0.0f));
-      for (int64_t i = 0; i < count; ++i) masks[i] = tile.masks[(first + i) / group];
-      if (softcap != 0.0f || alibi != 0.0f || bias)
-        for (int64_t i = 0; i < count; ++i)
-          adjust(tile.s + i * kBlock, g * group + (first + i) % group, t + (first + i) / group, rows, b);
-      soften(tile.s, count, rows.lanes / kLanes, masks, most, sum);
-      join(into, most, sum, count);
-      weigh(count, masks, into, most, sum);
+  // A few queries after the other go all the way, so that keys and values stay in the nearest cache. Steps that end in long
+  // chains are followed by products of the neighbours.
+  struct Pass {
+    int64_t first, count;
+    float* s;
+    const uint64_t* masks;
+    Partial into;
+    Joining how;
+  } passes[2];
+  const auto attend = [&](int64_t most_at_once, const auto& score, auto&& then, const auto& weigh) {
+    for (int64_t i = 0, first = 0;; ++i, first += most_at_once) {
+      const int64_t left = queries - first;
+      Pass& pass = passes[i % 2];
+      if (left > 0) {
+        pass.first = first, pass.count = left < most_at_once ? left : most_at_once;
+        pass.s = tile.s + i % 2 * kNarrowQ * kBlock, pass.masks = tile.masks + first, pass.into = tile.span.from(first);
+        for (int64_t j = 0; j < pass.count * v_stride; j += kLanes) prefetch(pass.into.o + j);
+        score(pass);
+        if (softcap != 0.0f || alibi != 0.0f || bias)
+          for (int64_t q = first; q < first + pass.count; ++q)
+            adjust(pass.s + (q - first) * kBlock, g * group + q % group, t + q / group, rows, b);
+        with_vectors(rows.lanes / kLanes, [&](auto v) { settle<v>(pass.s, pass.count, pass.masks, pass.into, pass.how); });
+      }
+      if (i > 0) weigh(passes[1 - i % 2]);
+      if (left <= 0) return;
+      with_vectors(rows.lanes / kLanes,
+                   [&](auto v) { soften<v>(pass.s, pass.count, pass.masks, pass.into, pass.how, then); });
     }
+  };
+  const auto store_each = [&](int64_t, uint64_t, const auto& p, float* row) TM_INLINED {
+    for (int v = 0; v < static_cast<int>(std::size(p)); ++v) store(row + v * kLanes, p[v]);
   };
   const auto attend_rows = [&]<class K, class V>(const K& keys, int64_t lanes, const V& v) {
     static_assert(K::kMostQ == V::kMostQ);
     attend(
         K::kMostQ,
-        [&](int64_t first, int64_t count) {
-          for (int64_t j = 0; j < count * width; j += kLanes) prefetch(tile.q + (first + count) * width + j);
-          product(tile.q + first * width, width, count, keys, lanes / kLanes, 0, width, {tile.s, kBlock});
+        [&](const Pass& pass) {
+          const float* q = tile.q + pass.first * width;
+          for (int64_t j = 0; j < pass.count * width; j += kLanes) prefetch(q + pass.count * width + j);
+          product(q, width, pass.count, keys, lanes / kLanes, 0, width, {pass.s, kBlock});
         },
-        [&](int64_t count, const uint64_t* masks, const Partial& into, float* keep, float* take) {
-          weigh(tile.s, count, v, masks, into, {keep, take, tile.block, into.stride});
+        store_each,
+        [&](Pass& pass) {
+          const Partial block{pass.how.keep, pass.how.take, tile.block, pass.into.stride};
+          weigh(pass.s, pass.count, v, pass.masks, pass.into, block);
         });
   };
   const Dense<float> wide_keys{tile.k, kBlock}, wide_values{tile.v, v_stride};
@@ -186,24 +209,27 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const auto codes = [&]<class C>() {
       const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
       value_scales<C>(block, tile.d);
-      const int64_t passes = (queries + kWideQ - 1) / kWideQ;
+      const int64_t parts = (queries + kWideQ - 1) / kWideQ;
       attend(
-          (queries + passes - 1) / passes, [&](int64_t first, int64_t count) { code_scores<C>(block, tile.codes.from(first), count, tile.s); },
-          [&](int64_t count, const uint64_t* masks, const Partial& into, const float* keep, const float* take) {
+          (queries + parts - 1) / parts,
+          [&](const Pass& pass) { code_scores<C>(block, tile.codes.from(pass.first), pass.count, pass.s); }, store_each,
+          [&](const Pass& pass) {
             Wide weights = tile.weights;
             weights.n = rows.lanes;
-            weigh_codes<C>(block, tile.s, count, tile.d, masks, weights, into, keep, take);
+            weigh_codes<C>(block, pass.s, pass.count, tile.d, pass.masks, weights, pass.into, pass.how.keep, pass.how.take);
           });
     };
     const auto integers = [&] {
       const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
       word_scales(block, tile.d);
-      const int64_t passes = (queries + kWordsQ - 1) / kWordsQ;
+      const int64_t parts = (queries + kWordsQ - 1) / kWordsQ;
+      Weights weights{tile.d};
       attend(
-          (queries + passes - 1) / passes,
-          [&](int64_t first, int64_t count) { score_words(block, words_of(tile.codes).from(first), count, lo, hi, tile.s); },
-          [&](int64_t count, const uint64_t* masks, const Partial& into, const float* keep, const float* take) {
-            weigh_words(block, tile.s, count, tile.d, masks, lo, hi, words_of(tile.weights), into, keep, take);
+          (queries + parts - 1) / parts,
+          [&](const Pass& pass) { score_words(block, words_of(tile.codes).from(pass.first), pass.count, lo, hi, pass.s); },
+          weights,
+          [&](const Pass& pass) {
+            weigh_words(block, weights, pass.s, pass.count, lo, hi, words_of(tile.weights), pass.into, pass.how);
           });
     };
     const auto dense = [&]<class E>(E) {
@@ -249,9 +275,9 @@ void Attention::finish(const Partial& total, int64_t t, int64_t n, int64_t g) co
     float* to = out.f32() + (t + i / group) * out.s[1] + head * out.s[2];
     float factor = 1.0f, sum = total.l[i];
     if (sinks) {
-      const float sink = sinks.f32()[head], most = total.m[i] > sink ? total.m[i] : sink;
+      const float sink = sinks.f32()[head] * kBase2, most = total.m[i] > sink ? total.m[i] : sink;
       float delta[kLanes] = {total.m[i] - most, sink - most};
-      store(delta, exp(load(delta)));
+      store(delta, exp2_falling(load(delta)));
       factor = delta[0];
       sum = sum * factor + delta[1];
     }

@@ -1,21 +1,21 @@
 // One key block of attention: scores, softmax and values of up to 64 rows for a tile of queries, from nothing.
 //
-// A block's (max, sum, value) depends on the query and the block alone, and blocks are merged ascending, so decode,
+// Blocks join a span ascending, spans the whole; what a span comes to depends on the query and its blocks alone, so decode,
 // prefill and any chunking give the same bits. Rows that a query may not see are never multiplied: memory there is
 // arbitrary.
 #pragma once
 
 #include <cmath>
 
+#include "ops/folds.h"
 #include "ops/loops.h"
-#include "ops/tile.h"
 #include "ops/vmath.h"
 
 namespace mill::TM_ISA {
 
 constexpr int kBlock = 64;  // most rows of a block
 
-// Running softmax of n queries: o = Σ e^{s−m}·v, l = Σ e^{s−m}; m = −∞ while nothing was seen. o rows are `stride` apart.
+// Running softmax of n queries: o = Σ 2^{s−m}·v, l = Σ 2^{s−m}; m = −∞ while nothing was seen. o rows are `stride` apart.
 struct Partial {
   float *m, *l, *o;
   int64_t stride;
@@ -24,14 +24,15 @@ struct Partial {
 };
 
 // What becomes of n running softmaxes when others join: into.m and into.l are of both; m and l, which come with those of the
-// others and have whole vectors of room, go with the factors of the values of both.
+// others and have whole vectors of room, go with the factors of the values of both. The side with the larger maximum has the
+// factor 1, one that saw nothing 0; its numbers are finite, so 0 times them is 0.
 inline void join(const Partial& into, float* m_keep, float* l_take, int64_t n) {
   const Lanes none = splat(-INFINITY), zero = splat(0.0f);
   for (int64_t i = 0; i < n; i += kLanes) {
     const Lanes m = load(into.m + i), other = load(m_keep + i), most = max(m, other);
-    // A side that saw nothing has the factor 0, both sides too; its numbers are finite, so 0 times them is 0.
-    const Lanes top = select(less(none, most), most, zero);
-    const Lanes x = exp_falling(m - top), y = exp_falling(other - top);
+    const Lanes part = exp2_falling(min(m, other) - select(differs(most, none), most, zero));
+    const Lanes x = select(differs(m, none), select(less(m, other), part, splat(1.0f)), zero);
+    const Lanes y = select(differs(other, none), select(less(other, m), part, splat(1.0f)), zero);
     store_row(into.m + i, most, n - i);
     store_row(into.l + i, fma(load(into.l + i), x, load(l_take + i) * y), n - i);
     store(m_keep + i, x);
@@ -53,12 +54,23 @@ inline void merge(const Partial& into, const Partial& from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) blend_row(into, from, i, from.m[i], from.l[i]);
 }
 
-// Scores of n queries in place → probabilities; (max, sum) of each that sees a row go to m and l. `visible`: bit j for row j.
-// Step by step for all queries: each step is a chain of its own a query, and chains run side by side.
+constexpr float kFaint = -40.0f;  // 2^-40 beside a 1 is lost; with less, products would have denormals to wait for
+constexpr float kSlack = 16.0f;   // by which scores may exceed what they are relative to
+
+// How a block joins the running softmaxes of a span: what its scores are relative to, and the factors keep of what is there, and
+// take of what comes, 1 or 0. `plain`: all factors are 1.
+struct Joining {
+  float m[kLanes], keep[kLanes], take[kLanes];
+  bool plain;
+};
+
+// Softmax of a block in two steps, between which the caller does something else, as each ends in long chains of operations.
+// First: what n rows of scores are relative to as they join `into`. `visible`: bit j for row j. An m stays as long as no score
+// exceeds it by much: then nothing has to be scaled. It follows from the blocks of the span so far, whatever the step.
 template <int V>
-TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, float* m, float* l) {
+TM_INLINE void settle(float* s, int64_t n, const uint64_t* visible, const Partial& into, Joining& how) {
+  Lanes part[kNarrowQ];
   for (int64_t q = 0; q < n; ++q) {
-    if (visible[q] == 0) continue;
     float* row = s + q * kBlock;
     Lanes x[V];
     for (int v = 0; v < V; ++v) x[v] = load(row + v * kLanes);
@@ -67,31 +79,52 @@ TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, float* m, fl
         x[v] = select(mask_bits(static_cast<uint32_t>(visible[q] >> (v * kLanes)) & 0xffff), x[v], splat(-INFINITY));
         store(row + v * kLanes, x[v]);
       }
-    Lanes most = x[0];
-    for (int v = 1; v < V; ++v) most = max(most, x[v]);
-    m[q] = max_lanes(most);
+    part[q] = x[0];
+    for (int v = 1; v < V; ++v) part[q] = max(part[q], x[v]);
   }
-  Lanes total[kNarrowQ];
-  for (int64_t q = 0; q < n; ++q) {
-    if (visible[q] == 0) continue;
-    float* row = s + q * kBlock;
-    total[q] = splat(0.0f);
-    for (int v = 0; v < V; ++v) {
-      const Lanes p = exp_falling(load(row + v * kLanes) - splat(m[q]));
-      total[q] = total[q] + p;
-      store(row + v * kLanes, p);
-    }
-  }
-  for (int64_t q = 0; q < n; ++q)
-    if (visible[q] != 0) l[q] = sum_lanes(total[q]);
+  const Lanes none = splat(-INFINITY), zero = splat(0.0f), one = splat(1.0f);
+  store(how.m, none);
+  max_each(part, n, how.m);
+  const Lanes old = load(into.m), most = load(how.m);
+  const Mask stays = less(most, old + splat(kSlack));
+  const Lanes m = select(stays, old, most);
+  store(how.m, m);
+  store_row(into.m, m, n);
+  const uint32_t all = (1u << n) - 1;
+  how.plain = (bits_of(stays) & bits_of(differs(most, none)) & all) == all;
+  store(how.keep, how.plain ? one : select(differs(old, none), exp2_falling(old - m), zero));
+  store(how.take, how.plain ? one : select(differs(most, none), one, zero));
 }
 
-TM_INLINE void soften(float* s, int64_t n, int64_t vectors, const uint64_t* visible, float* m, float* l) {
+// Second: probabilities, each row's to `then(q, visible, p, where its scores were)`, and their sums. What is not visible comes as
+// something faint.
+template <int V, class F>
+TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, const Partial& into, const Joining& how, F&& then) {
+  Lanes part[kNarrowQ];
+  for (int64_t q = 0; q < n; ++q) {
+    part[q] = splat(0.0f);
+    if (visible[q] == 0) continue;
+    float* row = s + q * kBlock;
+    Lanes p[V];
+    for (int v = 0; v < V; ++v) p[v] = exp2_within(max(load(row + v * kLanes) - splat(how.m[q]), splat(kFaint)));
+    part[q] = p[0];
+    for (int v = 1; v < V; ++v) part[q] = part[q] + p[v];
+    then(q, visible[q], p, row);
+  }
+  float l[kLanes];
+  store(l, splat(0.0f));
+  sum_each(part, n, l);
+  store_row(into.l, fma(load(into.l), load(how.keep), load(l)), n);
+}
+
+// f(V), the number of vectors as a constant.
+template <class F>
+TM_INLINE void with_vectors(int64_t vectors, const F& f) {
   switch (vectors) {
-    case 1: return soften<1>(s, n, visible, m, l);
-    case 2: return soften<2>(s, n, visible, m, l);
-    case 3: return soften<3>(s, n, visible, m, l);
-    default: return soften<4>(s, n, visible, m, l);
+    case 1: return f(std::integral_constant<int, 1>{});
+    case 2: return f(std::integral_constant<int, 2>{});
+    case 3: return f(std::integral_constant<int, 3>{});
+    default: return f(std::integral_constant<int, 4>{});
   }
 }
 

@@ -57,16 +57,16 @@ inline Lanes copysign(Lanes a, Lanes sign) {
 inline Mask less(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
 inline Mask differs(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ); }
 inline Mask mask_bits(uint32_t bits) { return static_cast<Mask>(bits); }
+inline uint32_t bits_of(Mask m) { return m; }
 inline Lanes select(Mask m, Lanes yes, Lanes no) { return {_mm512_mask_blend_ps(m, no.v, yes.v)}; }
 // 2^n for whole n in −126…127.
 inline Lanes power_of_two(Lanes n) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
 }
 
-// a · 2^n for whole n, where neither a nor the result is denormal.
-inline Lanes times_power(Lanes a, Lanes n) {
-  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23)))};
-}
+// x − ⌊x⌋ rounded down, which matters just below 0, and a · 2^⌊x⌋ where neither a nor the result is denormal.
+inline Lanes above_floor(Lanes x) { return {_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
+inline Lanes times_floor_power(Lanes a, Lanes x) { return {_mm512_scalef_ps(a.v, x.v)}; }
 
 #elif defined(__AVX2__)
 
@@ -138,6 +138,7 @@ inline __m256 spread_bits(uint32_t bits) {
   return _mm256_castsi256_ps(_mm256_cmpeq_epi32(some, lane));
 }
 inline Mask mask_bits(uint32_t bits) { return TM_TWICE(spread_bits(bits), spread_bits(bits >> 8)); }
+inline uint32_t bits_of(Mask m) { return static_cast<uint32_t>(_mm256_movemask_ps(m.a) | _mm256_movemask_ps(m.b) << 8); }
 inline Lanes select(Mask m, Lanes yes, Lanes no) {
   return TM_TWICE(_mm256_blendv_ps(no.a, yes.a, m.a), _mm256_blendv_ps(no.b, yes.b, m.b));
 }
@@ -148,7 +149,18 @@ inline Lanes power_of_two(Lanes n) { return TM_TWICE(power_of_two(n.a), power_of
 inline __m256 times_power(__m256 a, __m256 n) {
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
 }
-inline Lanes times_power(Lanes a, Lanes n) { return TM_TWICE(times_power(a.a, n.a), times_power(a.b, n.b)); }
+inline __m256 round_down(__m256 a, __m256 above) {  // by one unit, where it is too large
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(above)));
+}
+inline Lanes above_floor(Lanes x) {
+  const Lanes n = floor(x), near = x - n;
+  const Mask above = less(x, near + n);
+  return TM_TWICE(round_down(near.a, above.a), round_down(near.b, above.b));
+}
+inline Lanes times_floor_power(Lanes a, Lanes x) {
+  const Lanes n = floor(x);
+  return TM_TWICE(times_power(a.a, n.a), times_power(a.b, n.b));
+}
 #undef TM_TWICE
 
 #else
@@ -202,6 +214,7 @@ inline Mask differs(Lanes a, Lanes b) {
   return m;
 }
 inline Mask mask_bits(uint32_t bits) { return bits & 0xffff; }
+inline uint32_t bits_of(Mask m) { return m; }
 inline Lanes select(Mask m, Lanes yes, Lanes no) { TM_EACH(m >> i & 1 ? yes.v[i] : no.v[i]); }
 inline Lanes power_of_two(Lanes n) {
   Lanes r;
@@ -211,11 +224,16 @@ inline Lanes power_of_two(Lanes n) {
   }
   return r;
 }
-inline Lanes times_power(Lanes a, Lanes n) {
+inline float above_floor(float x) {
+  const float n = std::floor(x), near = x - n;
+  return near + n > x ? std::nextafter(near, 0.0f) : near;
+}
+inline Lanes above_floor(Lanes x) { TM_EACH(above_floor(x.v[i])); }
+inline Lanes times_floor_power(Lanes a, Lanes x) {
   for (int i = 0; i < kLanes; ++i) {
     uint32_t bits;
     std::memcpy(&bits, &a.v[i], 4);
-    bits += static_cast<uint32_t>(static_cast<int32_t>(n.v[i])) << 23;
+    bits += static_cast<uint32_t>(static_cast<int32_t>(std::floor(x.v[i]))) << 23;
     std::memcpy(&a.v[i], &bits, 4);
   }
   return a;

@@ -6,8 +6,8 @@
 namespace mill::TM_ISA {
 
 struct Tile {
-  float *q, *s, *k, *v;          // queries [n][K], scores [8][64], keys [K][64], values [64][Vp], as float32
-  uint64_t* masks;               // [tokens]
+  float *q, *s, *k, *v;          // queries [n][K], scores twice [8][64], keys [K][64], values [64][Vp], as float32
+  uint64_t* masks;               // [n]
   int64_t *first, *last;         // visible rows of each token
   float* block;                  // values of a block [8][Vp]
   Wide codes, weights;           // for integers and codes: queries [n][Kp], probabilities times scales [8][64],
@@ -24,7 +24,7 @@ inline Words words_of(const Wide& x) { return {reinterpret_cast<int16_t*>(x.code
 inline int64_t tile_floats(int64_t n, int64_t width, int64_t v_stride) {
   const int64_t weights = (kBlock / 2 + 2) * kNarrowQ * (v_stride / 32 + 1);
   const int64_t coded = padded(n * padded(width) / 2) + padded(n * width / 32) + padded(n) + 2 * v_stride + weights;
-  return padded(n * width) + kNarrowQ * kBlock + width * kBlock + (kBlock + kNarrowQ + 2 * n) * v_stride + 10 * padded(n) +
+  return padded(n * width) + 2 * kNarrowQ * kBlock + width * kBlock + (kBlock + kNarrowQ + 2 * n) * v_stride + 10 * padded(n) +
          coded + 3 * kBlock;
 }
 
@@ -41,7 +41,7 @@ inline Tile lay_out(std::byte* memory, int64_t n, int64_t width, int64_t v_strid
   tile.last = reinterpret_cast<int64_t*>(take(2 * n));
   for (Partial* p : {&tile.span, &tile.total}) *p = {take(n), take(n), take(n * v_stride), v_stride};
   tile.q = take(n * width);
-  tile.s = take(kNarrowQ * kBlock);
+  tile.s = take(2 * kNarrowQ * kBlock);
   tile.block = take(kNarrowQ * v_stride);
   tile.k = take(width * kBlock);
   tile.v = take(kBlock * v_stride);

@@ -81,8 +81,7 @@ struct Dense {
 // into ← into · keep + value · take, where a factor 0 means that its side saw nothing: it is not read.
 TM_INLINE void blend(float* into, float keep, float take, Lanes value) {
   if (take == 0.0f) return;
-  const Lanes part = value * splat(take);
-  store(into, keep == 0.0f ? part : fma(load(into), splat(keep), part));
+  store(into, keep == 0.0f ? value * splat(take) : fma(value, splat(take), load(into) * splat(keep)));
 }
 
 // Where the rows of a product go, `stride` apart: stored, added to what is there (as the start of the chain), or blended

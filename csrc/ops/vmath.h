@@ -20,10 +20,21 @@ inline Lanes exp_reduced(Lanes x, Lanes n) {
   return fma(p, r * r, r) + splat(1.0f);
 }
 
-// e^x for x ≤ 0, as a softmax takes it; 0 below −87. NaN is not kept.
-inline Lanes exp_falling(Lanes x) {
-  const Lanes near = max(x, splat(-87.0f)), n = round(near * splat(1.44269504f));
-  return select(less(x, splat(-87.0f)), splat(0.0f), times_power(exp_reduced(near, n), n));
+// 2^x for −126 ≤ x < 127, to 1.5e-7 of itself.
+inline Lanes exp2_within(Lanes x) {
+  const Lanes f = above_floor(x);
+  Lanes p = splat(0.0018671301659196615f);
+  p = fma(p, f, splat(0.009017029777169228f));
+  p = fma(p, f, splat(0.05579991266131401f));
+  p = fma(p, f, splat(0.24016444385051727f));
+  p = fma(p, f, splat(0.6931512951850891f));
+  return times_floor_power(fma(p, f, splat(1.0f)), x);
+}
+
+// 2^x for x ≤ 0; 0 below −126. NaN is not kept.
+inline Lanes exp2_falling(Lanes x) {
+  const Lanes least = splat(-126.0f);
+  return select(less(x, least), splat(0.0f), exp2_within(max(x, least)));
 }
 
 // e^x; 0 below −104, infinity above 89, NaN for NaN.

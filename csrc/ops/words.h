@@ -48,48 +48,67 @@ inline void round_query(const float* q, int64_t n, const Words& to) {
   }
 }
 
-// The weights p·d of n queries → rows 0 … n − 1 of `to`; step by step for all, as in `soften`.
-template <int V>
-TM_INLINE void round_weights(const float* p, const float* d, int64_t n, const uint64_t* visible, const Words& to) {
-  float up[kNarrowQ];
-  Floats x[V];
-  for (int64_t q = 0; q < n; ++q) {
-    weights_of(p + q * kBlock, d, visible[q], x);
-    Floats squares = mul(x[0], x[0]);
-    for (int v = 1; v < V; ++v) squares = fma(x[v], x[v], squares);
-    // 2^e ≤ the sum < 2^(e + 1): times 4^b it stays below 2^30. What is not finite has e = 128 and makes the scale NaN.
-    int32_t bits;
-    const float sum = total(squares);
-    std::memcpy(&bits, &sum, 4);
-    const int32_t e = (bits >> 23 & 255) - 127, b = (29 - e) >> 1;
-    up[q] = float_of_bits((127 + b) << 23);
-    to.scale[q] = e < 128 ? float_of_bits((127 - b) << 23) : NAN;
-  }
-  for (int64_t q = 0; q < n; ++q) {
-    weights_of(p + q * kBlock, d, visible[q], x);
-    Ints whole[V];
-    for (int v = 0; v < V; ++v) whole[v] = round_even(mul(x[v], broadcast(up[q])));
-    int16_t* codes = to.codes + q * to.n;
-    for (int v = 0; v + 1 < V; v += 2) store_words(codes + v * kLanes, whole[v], whole[v + 1]);
-    if constexpr (V % 2 == 1) store_s16(codes + (V - 1) * kLanes, whole[V - 1]);
-  }
-}
+// The weights p·d of queries, made as their probabilities come, and what becomes of them as integers.
+struct Weights {
+  const float* d;  // of word_scales
+  Lanes squares[kNarrowQ] = {};
 
-// Σ of inputs begin·2 … end·2 of Q rows, times V lines a step, steps `stride` bytes apart.
-template <int Q, int V>
-TM_INLINE void add_up(const std::byte* lines, int64_t stride, int64_t begin, int64_t end, const Words& x, const Fetch& fetch,
-                      Ints (&sum)[Q][V]) {
-  constants<Q>([&](auto q) TM_INLINED { constants<V>([&](auto v) TM_INLINED { sum[q][v] = broadcast(0); }); });
-  for (int64_t step = begin; step < end; ++step) {
-    const std::byte* at = lines + step * stride;
-    Ints line[V];
-    for (int v = 0; v < V; ++v) line[v] = load_ints(at + 64 * v);
-    fetch.lines<V>(at);
-    constants<Q>([&](auto q) TM_INLINED {
-      const Ints two = broadcast(load_i32(x.codes + q * x.n + 2 * step));
-      constants<V>([&](auto v) TM_INLINED { add_words(sum[q][v], line[v], two); });
-    });
+  template <int V>
+  TM_INLINE void operator()(int64_t q, uint64_t visible, const Lanes (&p)[V], float* row) {
+    Lanes x[V];
+    const bool all = V == 4 && visible == ~uint64_t{0};
+    for (int v = 0; v < V; ++v) {
+      x[v] = p[v] * load(d + v * kLanes);
+      if (!all) x[v] = select(mask_bits(static_cast<uint32_t>(visible >> (v * kLanes)) & 0xffff), x[v], splat(0.0f));
+      store(row + v * kLanes, x[v]);
+    }
+    squares[q] = x[0] * x[0];
+    for (int v = 1; v < V; ++v) squares[q] = fma(x[v], x[v], squares[q]);
   }
+
+  // n rows, kBlock apart → those of `to`, whose scales have room for a whole vector.
+  template <int V>
+  TM_INLINE void round(const float* rows, int64_t n, const Words& to) {
+    float sum[kLanes], up[kLanes];
+    store(sum, splat(0.0f));
+    sum_each(squares, n, sum);
+    // 2^e ≤ the sum < 2^(e + 1): times 4^b it stays below 2^30. What is not finite makes the scale NaN.
+    const Lanes each = load(sum);
+    const Ints e = sub(bit_and(shift_right<23>(bits(as_floats(each))), broadcast(255)), broadcast(127));
+    const Ints b = shift_down<1>(sub(broadcast(29), e));
+    store(up, from_bits(shift_left<23>(add(broadcast(127), b))));
+    const Lanes back = as_lanes(from_bits(shift_left<23>(sub(broadcast(127), b))));
+    store(to.scale, select(less(each, splat(INFINITY)), back, splat(NAN)));
+    for (int64_t q = 0; q < n; ++q) {
+      const float* x = rows + q * kBlock;
+      Ints whole[V];
+      for (int v = 0; v < V; ++v) whole[v] = round_even(mul(as_floats(load(x + v * kLanes)), broadcast(up[q])));
+      int16_t* codes = to.codes + q * to.n;
+      for (int v = 0; v < V; v += 2) store_words(codes + v * kLanes, whole[v], v + 1 < V ? whole[v + 1] : broadcast(0));
+    }
+  }
+};
+
+// Σ of pairs of inputs begin … end of Q rows, times V lines a step, steps `stride` bytes apart. place(step): of a pair in its row.
+template <int Q, int V, class Place>
+TM_INLINE void add_up(const std::byte* lines, int64_t stride, int64_t begin, int64_t end, const Words& x, const Place& place,
+                      const Fetch& fetch, Ints (&sum)[Q][V]) {
+  constants<Q>([&](auto q) TM_INLINED { constants<V>([&](auto v) TM_INLINED { sum[q][v] = broadcast(0); }); });
+  const auto steps = [&](const auto& ahead) TM_INLINED {
+    for (int64_t step = begin; step < end; ++step) {
+      const std::byte* at = lines + step * stride;
+      Ints line[V];
+      for (int v = 0; v < V; ++v) line[v] = load_ints(at + 64 * v);
+      ahead(at);
+      const int16_t* pair = x.codes + 2 * place(step);
+      constants<Q>([&](auto q) TM_INLINED {
+        const Ints two = broadcast(load_i32(pair + q * x.n));
+        constants<V>([&](auto v) TM_INLINED { add_words(sum[q][v], line[v], two); });
+      });
+    }
+  };
+  if (fetch.next) return steps([&](const std::byte* at) TM_INLINED { fetch.lines<V>(at); });
+  steps([](const std::byte*) TM_INLINED {});
 }
 
 // Vectors first … last of keys, scored by Q rows of inputs → rows of s, kBlock apart.
@@ -98,7 +117,8 @@ void score_words(const CodedBlock& block, const Words& x, int64_t first, int64_t
   const std::byte* lines = block.p + 2 * block.lanes;
   for (; first + V <= last; first += V) {
     Ints sum[Q][V];
-    add_up<Q, V>(lines + 64 * first, 4 * block.lanes, 0, (block.width + 1) / 2, x, block.fetch, sum);
+    add_up<Q, V>(lines + 64 * first, 4 * block.lanes, 0, (block.width + 1) / 2, x, [](int64_t pair) TM_INLINED { return pair; },
+                 block.fetch, sum);
     constants<V>([&](auto v) TM_INLINED {
       const Lanes d = load(reinterpret_cast<const BF16*>(block.p) + (first + v) * kLanes);
       constants<Q>([&](auto q) TM_INLINED {
@@ -110,24 +130,36 @@ void score_words(const CodedBlock& block, const Words& x, int64_t first, int64_t
     if (first < last) score_words<Q, V / 2>(block, x, first, last, s);
 }
 
-// Vectors first … of values, rows lo … hi weighed by Q rows of inputs, join those of `into` by the factors keep and take.
+// Vectors first … of values, rows lo … hi weighed by Q rows of inputs, join those of `into`.
 template <int Q, int V>
 void value_words(const CodedBlock& block, const Words& x, int64_t lo, int64_t hi, int64_t first, const Partial& into,
-                 const float* keep, const float* take) {
+                 const Joining& how) {
   const std::byte* lines = block.values + 2 * block.lanes;
   for (; first + V <= block.columns; first += V) {
     Ints sum[Q][V];
-    add_up<Q, V>(lines + 64 * first, 64 * block.columns, lo / 2, (hi + 1) / 2, x, block.fetch, sum);
+    add_up<Q, V>(lines + 64 * first, 64 * block.columns, lo / 2, (hi + 1) / 2, x, [](int64_t pair) TM_INLINED { return word_place(pair); },
+                 block.fetch, sum);
+    float* o = into.o + first * kLanes;
+    if (how.plain) {
+      constants<Q>([&](auto q) TM_INLINED {
+        const Lanes scale = splat(x.scale[q]);
+        constants<V>([&](auto v) TM_INLINED {
+          float* to = o + q * into.stride + v * kLanes;
+          store(to, fma(as_lanes(to_floats(sum[q][v])), scale, load(to)));
+        });
+      });
+      continue;
+    }
     constants<Q>([&](auto q) TM_INLINED {
-      const Lanes scale = splat(x.scale[q]);
+      const float take = how.take[q] * x.scale[q];
+      if (how.take[q] == 0.0f) return;
       constants<V>([&](auto v) TM_INLINED {
-        float* to = into.o + q * into.stride + (first + v) * kLanes;
-        blend(to, keep[q], take[q], as_lanes(to_floats(sum[q][v])) * scale);
+        blend(o + q * into.stride + v * kLanes, how.keep[q], take, as_lanes(to_floats(sum[q][v])));
       });
     });
   }
   if constexpr (V > 1)
-    if (first < block.columns) value_words<Q, V / 2>(block, x, lo, hi, first, into, keep, take);
+    if (first < block.columns) value_words<Q, V / 2>(block, x, lo, hi, first, into, how);
 }
 
 // The scales of values → float32; what is not seen is not used.
@@ -142,16 +174,11 @@ inline void score_words(const CodedBlock& block, const Words& x, int64_t queries
   });
 }
 
-// Values lo … hi weighed by p (rows of kBlock) join those of `into`. d: of word_scales; x: room for the inputs.
-inline void weigh_words(const CodedBlock& block, const float* p, int64_t queries, const float* d, const uint64_t* masks, int64_t lo,
-                        int64_t hi, const Words& x, const Partial& into, const float* keep, const float* take) {
-  switch (block.lanes / kLanes) {
-    case 1: round_weights<1>(p, d, queries, masks, x); break;
-    case 2: round_weights<2>(p, d, queries, masks, x); break;
-    case 3: round_weights<3>(p, d, queries, masks, x); break;
-    default: round_weights<4>(p, d, queries, masks, x);
-  }
-  with_count<kWordsQ>(queries, [&](auto n) { value_words<n, kWordsV>(block, x, lo, hi, 0, into, keep, take); });
+// Values lo … hi by their weights join those of `into`; x: room for the integers.
+inline void weigh_words(const CodedBlock& block, Weights& weights, const float* rows, int64_t queries, int64_t lo, int64_t hi, const Words& x,
+                        const Partial& into, const Joining& how) {
+  with_vectors(block.lanes / kLanes, [&](auto v) { weights.round<v>(rows, queries, x); });
+  with_count<kWordsQ>(queries, [&](auto n) { value_words<n, kWordsV>(block, x, lo, hi, 0, into, how); });
 }
 
 }  // namespace mill::TM_ISA

@@ -49,7 +49,7 @@ TM_INLINE Ints total(Sums a) {
   return {_mm256_permute4x64_epi64(_mm256_hadd_epi32(a.v[0], a.v[1]), 0xD8),
           _mm256_permute4x64_epi64(_mm256_hadd_epi32(a.v[2], a.v[3]), 0xD8)};
 }
-// Sixteen-bit integers, two a lane: acc + line · x; 32 numbers stored.
+// Sixteen-bit integers, two a lane: acc + line · x; 32 numbers stored, and where pair i of them lies.
 TM_INLINE void add_words(Ints& acc, Ints line, Ints x) {
   for (int i = 0; i < 2; ++i) acc.v[i] = _mm256_add_epi32(acc.v[i], _mm256_madd_epi16(line.v[i], x.v[i]));
 }
@@ -57,6 +57,7 @@ TM_INLINE void store_words(int16_t* p, Ints a, Ints b) {
   store_s16(p, a);
   store_s16(p + 16, b);
 }
+TM_INLINE int64_t word_place(int64_t i) { return i; }
 
 #else
 
@@ -106,9 +107,12 @@ TM_INLINE void add_dot(Sums& acc, const Line& line, const Quad& x) {
 TM_INLINE void add_words(Ints& acc, Ints line, Ints x) {
   asm("vpdpwssd %2, %1, %0" : "+v"(acc.v) : "v"(line.v), "v"(x.v));
 }
-TM_INLINE void store_words(int16_t* p, Ints a, Ints b) {
-  const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-  _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(a.v, b.v)));
+// 32 numbers, in pairs; where pair i of all that are stored one after another lies. Packing works within 128 bits. At most 64 numbers.
+TM_INLINE void store_words(int16_t* p, Ints a, Ints b) { _mm512_storeu_si512(p, _mm512_packs_epi32(a.v, b.v)); }
+TM_INLINE int64_t word_place(int64_t i) {
+  static constexpr uint8_t kPlace[32] = {0,  1,  4,  5,  8,  9,  12, 13, 2,  3,  6,  7,  10, 11, 14, 15,
+                                         16, 17, 20, 21, 24, 25, 28, 29, 18, 19, 22, 23, 26, 27, 30, 31};
+  return kPlace[i];
 }
 
 #else
@@ -141,6 +145,7 @@ TM_INLINE void store_words(int16_t* p, Ints a, Ints b) {
   store_s16(p, a);
   store_s16(p + 16, b);
 }
+TM_INLINE int64_t word_place(int64_t i) { return i; }
 
 #endif
 #endif
