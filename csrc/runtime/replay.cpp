@@ -58,6 +58,8 @@ void Executable::add_op(const std::string& kernel, const int64_t* operands, int 
   static_assert(sizeof(Operand) == Operand::kFields * sizeof(int64_t));
   std::memcpy(r.operands.data(), operands, r.operands.size() * sizeof(Operand));
   r.tensors.resize(r.operands.size());
+  for (size_t k = 0; k < r.operands.size(); ++k)
+    if (r.operands[k].space == Operand::kInput) inputs_.emplace_back(&r.tensors[k], static_cast<size_t>(r.operands[k].value));
   for (const int64_t k : objects) r.objects.push_back(k < 0 ? nullptr : objects_.at(static_cast<size_t>(k)));
   r.ints = std::move(ints);
   r.floats = std::move(floats);
@@ -107,16 +109,20 @@ void Executable::resolve(const StepArrays& step, bool sizes_changed) {
   view_.tables.clear();
   for (const void* t : step.tables) view_.tables.push_back(static_cast<const int32_t*>(t));
   view_.table_columns = step.table_columns;
+  if (sizes_changed) reshape(step.sizes);
+  for (const auto& [tensor, number] : inputs_) tensor->data = const_cast<void*>(step.inputs[number]);
+}
+
+// Lays out all operands for these sizes; they are many more than the inputs, and most steps have the sizes of the last one.
+void Executable::reshape(const std::vector<int64_t>& sizes) {
   for (Record& r : records_)
     for (size_t k = 0; k < r.operands.size(); ++k) {
       const Operand& o = r.operands[k];
       Tensor& t = r.tensors[k];
-      if (o.space == Operand::kInput) t.data = const_cast<void*>(step.inputs[static_cast<size_t>(o.value)]);
-      if (!sizes_changed) continue;
       if (o.space == Operand::kArena) t.data = arena_ + o.value;
       if (o.space == Operand::kAddress) t.data = reinterpret_cast<void*>(o.value);
       for (int a = 0; a < 4; ++a) {
-        t.n[a] = step.sizes[static_cast<size_t>(o.axis[a].symbol)] * o.axis[a].times;
+        t.n[a] = sizes[static_cast<size_t>(o.axis[a].symbol)] * o.axis[a].times;
         t.s[a] = o.axis[a].stride;
       }
       // positions [c, T]: rows of an input lie T apart, the only stride that depends on a symbol.

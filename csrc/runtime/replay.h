@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linear/linear.h"
@@ -75,6 +76,7 @@ class Executable {
   int64_t keep(const void* object);
   void check(const StepArrays& step) const;
   void resolve(const StepArrays& step, bool sizes_changed);
+  void reshape(const std::vector<int64_t>& sizes);
 
   std::shared_ptr<Pool> pool_;
   std::byte* arena_;
@@ -83,6 +85,7 @@ class Executable {
   std::vector<int64_t> sizes_;
   StepView view_;
   std::deque<Record> records_;
+  std::vector<std::pair<Tensor*, size_t>> inputs_;  // operands that are inputs of the program, and which of them
   Call* product_ = nullptr;  // of the last record that is a product
   std::deque<linear::Matrix> matrices_;
   std::deque<Experts> experts_;

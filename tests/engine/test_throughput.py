@@ -20,8 +20,8 @@ DEPTH = 150  # two pages of 64, and a part of the third
 def test_a_depth_is_computed_once(variant: str, again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with load(write(variant, tmp_path / "m"), sequences=2) as engine:
         steps: list[Run | None] = []
-        run = engine.run
-        monkeypatch.setattr(engine, "run", lambda runs: steps.extend(runs) or run(runs))
+        run = engine.outputs
+        monkeypatch.setattr(engine, "outputs", lambda runs: steps.extend(runs) or run(runs))
         computed = []
         for number in (1, 2, 3):
             steps.clear()
@@ -35,8 +35,8 @@ def test_a_depth_is_computed_once(variant: str, again: int, tmp_path: Path, monk
 def test_a_run_of_a_prompt_is_its_tokens_after_a_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with load(write("llama", tmp_path / "m")) as engine:
         steps: list[Run | None] = []
-        run = engine.run
-        monkeypatch.setattr(engine, "run", lambda runs: steps.extend(runs) or run(runs))
+        run = engine.outputs
+        monkeypatch.setattr(engine, "outputs", lambda runs: steps.extend(runs) or run(runs))
         for number, warm in ((1, [48]), (2, [32])):
             steps.clear()
             rate(engine, Workload(100, False), number, timed=lambda: steps.append(None))

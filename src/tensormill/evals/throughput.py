@@ -43,6 +43,8 @@ def rate(engine: Engine, test: Workload, run: int, *, warmup: bool = True, timed
 
 
 def _seconds(engine: Engine, test: Workload, count: int, seed: int, timed: Callable[[], None] = lambda: None) -> float:
+    from tensormill.engine.together import feed_together
+
     sessions = [engine.session() for _ in range(test.batch)]
     for number, session in enumerate(sessions):
         _go_to(test.depth, session, random_tokens(engine, test.depth + 1, number, 0))
@@ -51,7 +53,7 @@ def _seconds(engine: Engine, test: Workload, count: int, seed: int, timed: Calla
     started = time.perf_counter()
     if test.decode:
         for step in range(count):
-            _together(sessions, tokens[step * test.batch : step * test.batch + test.batch])
+            feed_together(sessions, [[token] for token in tokens[step * test.batch : step * test.batch + test.batch]])
     else:
         sessions[0].feed(tokens)
     taken = time.perf_counter() - started
@@ -70,13 +72,3 @@ def _go_to(depth: int, session: Session, tokens: Sequence[int]) -> None:
 def random_tokens(engine: Engine, count: int, *seed: int) -> list[int]:
     """Tokens of no meaning, other ones for each seed, so that no cached prefix helps."""
     return Random(str(seed)).choices(range(engine.n_vocab), k=count)  # NumPy's takes long to import
-
-
-def _together(sessions: Sequence[Session], tokens: Sequence[int]) -> None:
-    """One step that gives each session a token."""
-    if len(sessions) == 1:
-        sessions[0].feed(tokens)
-    else:
-        from tensormill.engine.together import feed_together
-
-        feed_together(sessions, [[token] for token in tokens])

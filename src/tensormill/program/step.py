@@ -113,10 +113,12 @@ def _last_only(run: Run) -> bool:
 def _decode(runs: Sequence[Run], components: int, ratios: Sequence[int]) -> Step:
     """A step of one token of each sequence, as `build_step` says, without the general way's many small arrays."""
     n = len(runs)
-    index = _ints([r.past for r in runs])
+    bases = [r.past if r.base is None else r.base for r in runs]
+    all_ = np.array([*(r.tokens[0] for r in runs), *(r.past for r in runs), *(r.slot for r in runs), *bases], np.int32)
+    tokens, index, slot, base = all_[:n], all_[n : 2 * n], all_[2 * n : 3 * n], all_[3 * n :]
     rows, ones, zeros, adapter, none, media = _constant(n)
     return Step(
-        tokens=_ints([r.tokens[0] for r in runs]),
+        tokens=tokens,
         kind=zeros,
         index=index,
         positions=index[None] if components == 1 else np.repeat(index[None], components, axis=0),
@@ -125,8 +127,8 @@ def _decode(runs: Sequence[Run], components: int, ratios: Sequence[int]) -> Step
         past=index,
         sure=ones,
         pages=_tables(runs),
-        slot=_ints([r.slot for r in runs]),
-        base=_ints([r.past if r.base is None else r.base for r in runs]),
+        slot=slot,
+        base=base,
         out_rows=rows[:n],
         done={r: rows[:n][(index + 1) % r == 0] for r in ratios},
         adapter=adapter,
@@ -147,6 +149,8 @@ def _constant(n: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Floats]:
 
 
 def _tables(runs: Sequence[Run]) -> dict[int, Ints]:
+    if len(runs) == 1:
+        return {w: np.array([row], np.int32) for w, row in runs[0].pages.items()}
     return {w: _table([r.pages.get(w, ()) for r in runs]) for w in sorted({w for r in runs for w in r.pages})}
 
 
