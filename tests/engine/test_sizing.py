@@ -116,3 +116,9 @@ def test_weights_that_do_not_fit_are_what_is_said(tiny: dict[str, Path]) -> None
             limits(engine.program, sizes, "f16")
         with pytest.raises(RequestError, match=r"room for 100 B beside weights of 3 GiB: lower --sequences"):
             limits(engine.program, replace(sizes, memory=100, weights=3 << 30), "f16")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_heads_that_are_no_whole_blocks_are_refused_before_they_are_counted(tiny: dict[str, Path], backend: str) -> None:
+    with pytest.raises(BackendError, match=r"heads of 16 numbers, .*--kv-type f16"):
+        load(tiny["llama"], backend=backend, kv_type="q8_0")

@@ -293,8 +293,9 @@ def test_bench_roofline(model: Path) -> None:
     shallow, deep = told["steps"][1:]
     caches = [sum(r["caches"] for r in s["records"] if r["kernel"] == "attention") for s in (shallow, deep)]
     assert caches[1] > 20 * caches[0] > 0  # it reads 71 tokens, not one
-    text = run("bench", "--roofline", model, "-p", "8", "-d", "70").out
-    assert "by weight type" in text and "blk.*.ffn_down" in text
+    short = run("bench", "--roofline", model, "-p", "8", "-d", "70", "--ctx", "64")
+    assert "by weight type" in short.out and "blk.*.ffn_down" in short.out
+    assert "decode at depth 70 is left out" in short.err
     for refused in ([model, "--backend", "reference"], ["nowhere.gguf"]):
         done = run("bench", "--roofline", *refused)
         assert done.code == 2 and done.out == ""  # before anything is measured

@@ -6,6 +6,7 @@ The numbers are made in `evals/roofline.py`; here they become tables, those that
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,11 @@ def _steps(engine: Engine, of: Machine, prompt: int, depth: int, *, quiet: bool)
 
     steps = []
     for tokens, before in [(min(prompt, engine.chunk), 0), (1, 0), (1, depth)]:
-        if not tokens or before + tokens + roofline.STEPS > engine.context:
+        if not tokens:
+            continue
+        if before + tokens + roofline.STEPS > engine.context:
+            what = "decode" if tokens == 1 else f"prefill {tokens}"
+            print(f"note: {what} at depth {before} is left out: it does not fit in --ctx {engine.context}", file=sys.stderr)
             continue
         steps.append(roofline.measure(engine, of, tokens, before))
         if not quiet:

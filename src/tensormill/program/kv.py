@@ -41,7 +41,8 @@ def check_kv_type(cache: Cache, kv_type: KVType) -> None:
 
 
 def page_bytes(cache: Cache, kv_type: KVType, page: int) -> int:
-    """Bytes that a page of `page` tokens takes in this cache, padding aside."""
+    """Bytes that a page of `page` tokens takes in this cache, padding aside; BackendError as `check_kv_type`."""
+    check_kv_type(cache, kv_type)
     rows, scale = page // cache.ratio, 2 if kv_type == "f16" and cache.v is not None else 0
     return sum(rows * heads * (KV_TYPES[kv_type].row_bytes(size) + scale) for heads, size in widths(cache))
 

@@ -6,8 +6,11 @@ A container that may use one core's time of a large machine sees all of them: th
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tensormill.errors import BackendError
 
 _GROUP = Path("/sys/fs/cgroup")
 
@@ -19,3 +22,12 @@ def default_threads(group: Path = _GROUP) -> int:
         quota, period = map(int, (group / "cpu.max").read_text().split())
         return min(cores, max(-(-quota // period), 1))
     return cores
+
+
+@contextmanager
+def starting(threads: int) -> Iterator[None]:
+    """BackendError if the system refuses so many threads meanwhile."""
+    try:
+        yield
+    except RuntimeError as why:
+        raise BackendError(f"{threads} threads cannot be started ({why}); lower --threads") from why

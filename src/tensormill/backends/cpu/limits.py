@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from tensormill.backends.cpu.native import native, starting
+from tensormill.backends.cpu.cores import starting
+from tensormill.backends.cpu.native import native
 
 
 @cache

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+from tensormill.backends.cpu.cores import starting
 from tensormill.errors import BackendError
 
 log = logging.getLogger("tensormill.cpu")
@@ -35,12 +34,3 @@ def pool(threads: int) -> Any:
     """The team of that many threads, shared by all executables that ask for it."""
     with starting(threads):
         return native().Pool(threads)
-
-
-@contextmanager
-def starting(threads: int) -> Iterator[None]:
-    """BackendError if the system refuses so many threads meanwhile."""
-    try:
-        yield
-    except RuntimeError as why:
-        raise BackendError(f"{threads} threads cannot be started ({why}); lower --threads") from why
