@@ -19,7 +19,8 @@ namespace mill::TM_ISA::linear {
 static_assert(kTileTokens == kTileRows && kPanel * 4 == kTileRowBytes);
 
 inline constexpr int kLead = 3;  // parts whose sums are made before they are added: stores need that long to reach the cache
-inline constexpr int kRing = 4;  // a power of two above kLead
+inline constexpr int kRing = 4;  // a power of two above kLead, and one more where parts are joined
+static_assert(kRing >= kLead + 2);
 
 // One chunk of a tile's activations: those of a group lie together, as a tile of the matrix unit.
 template <class S> struct MatrixTokens {
@@ -68,13 +69,17 @@ template <class S, int odd> TM_INLINE void make_sums(const DecodedPanel& w, cons
   store_tile<odd>(sums, kTileRowBytes);
 }
 
-// Adds part k to h.
+// Adds part k to h; where parts are joined, both with the second one.
 template <class S, int NT>
-TM_INLINE void add_sums(const DecodedPanel& w, const MatrixTokens<S>& x, int k, const Sums& sums, Floats (&h)[NT][1]) {
+TM_INLINE void add_sums(const DecodedPanel& w, const MatrixTokens<S>& x, int k, const Sums (&ring)[kRing], Floats (&h)[NT][1]) {
+  if (S::kJoined && k % 2 == 0) return;
   const int g = k / S::kParts;
-  const Floats scale = load_floats(w.scale + 16 * k), less = load_floats(w.less + 16 * k);
+  const auto part = [&](int i, int t) TM_LAMBDA {
+    return product<S>(load_ints(ring[i % kRing][t]), load_floats(w.scale + 16 * i), load_floats(w.less + 16 * i));
+  };
   unroll<NT>([&](auto t) TM_LAMBDA {
-    h[t][0] = fma(product<S>(load_ints(sums[t]), scale, less), broadcast(x.scale[t][g]), h[t][0]);
+    const Floats each = S::kJoined ? add(part(k - 1, t), part(k, t)) : part(k, t);
+    h[t][0] = fma(each, broadcast(x.scale[t][g]), h[t][0]);
   });
   if constexpr (S::kMins && !S::kWhole) {
     const Floats min = load_floats(w.min + 16 * g);
@@ -86,7 +91,6 @@ TM_INLINE void add_sums(const DecodedPanel& w, const MatrixTokens<S>& x, int k, 
 template <class S, int NT>
 void matrix_tile(const DecodedPanel& w, const MatrixTokens<S>& x, const uint8_t* ahead, int ahead_lines, int64_t column, int n,
                  bool first, int valid) {
-  static_assert(!S::kJoined);  // a set with tiles folds those
   constexpr int step = (S::kWhole ? kBlockGroups : kChunkGroups) * S::kParts;
   alignas(64) Sums ring[kRing];
   const int parts = n * S::kParts;
@@ -105,7 +109,7 @@ void matrix_tile(const DecodedPanel& w, const MatrixTokens<S>& x, const uint8_t*
       if (k % S::kParts == 0)
         for (int i = 0; i < ahead_lines; ++i) prefetch_far(ahead + 64 * (ahead_lines * (k / S::kParts) + i));
       make(k + kLead);
-      add_sums<S, NT>(w, x, k, ring[k % kRing], h);
+      add_sums<S, NT>(w, x, k, ring, h);
     }
     if constexpr (S::kWhole) add_block<S, 1, NT>(&w, x, out, begin / S::kParts, first, valid, h);
     for (int t = 0; t < NT; ++t)

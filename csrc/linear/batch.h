@@ -102,7 +102,7 @@ template <class F, int NT> class Batch {
   // f += d h - dmin (sum of mins), of a block of 256 inputs; h = 0.
   static TM_INLINE void finish(const typename F::Scales& scales, const X* x, float* h, float* f) {
     Floats d = scales.d(), less[NT];
-    if constexpr (DecodedShape<F>::kFolded && DecodedShape<F>::kOffset != 0) d = sub(zero_floats(), d);
+    if constexpr (DecodedShape<F>::kNegated) d = sub(zero_floats(), d);
     if constexpr (S::kMins) {
       for (int t = 0; t < NT; ++t) less[t] = zero_floats();
 #pragma GCC unroll 16

@@ -23,7 +23,7 @@ template <class F> TM_INLINE const uint8_t* packed_groups(const uint8_t* panel, 
 
 // Line t of a block's group j as GEMM wants it: its scale folded into the code, where the format is folded.
 template <class F> TM_INLINE Bytes decoded(Bytes codes, const typename F::Scales& s, int j, int line) {
-  if constexpr (!DecodedShape<F>::kFolded) return codes;
+  if constexpr (folded<F>() != Folded::kWhole) return codes;
   else {
     const Ints whole = s.whole(j * 32 / F::kGroup + (F::kGroup == 16 ? line >> 2 : 0));
     constexpr bool negated = F::kFold != 0;
@@ -48,7 +48,7 @@ template <class F> void decode_groups(const uint8_t* panel, int64_t columns, int
   for (int j0 = 0; j0 < n; j0 += per_block, block += F::kBytes) {
     const typename F::Scales s(panel + (b0 + j0 / per_block) * F::kFront, block);
     const int end = n - j0 < per_block ? n - j0 : per_block;
-    if constexpr (S::kScaling != Scaling::kNone)
+    if constexpr (S::kScaling == Scaling::kMagic || S::kScaling == Scaling::kPlain)
       for (int k = 0; k < end * S::kParts; ++k) {
         const Floats scale = scale_of<F>(s, k);
         store(to.scale + 16 * (j0 * S::kParts + k), scale);
@@ -57,13 +57,18 @@ template <class F> void decode_groups(const uint8_t* panel, int64_t columns, int
     if constexpr (S::kMins)
       for (int k = 0; k < end * S::kMinParts; ++k) store(to.min + 16 * (j0 * S::kMinParts + k), min_of<F>(s, k));
     if constexpr (S::kWhole) {
-      store(to.d + 16 * (j0 / kBlockGroups), S::kFolded && S::kOffset != 0 ? sub(zero_floats(), s.d()) : s.d());
+      store(to.d + 16 * (j0 / kBlockGroups), S::kNegated ? sub(zero_floats(), s.d()) : s.d());
       if constexpr (S::kMins) store(to.dmin + 16 * (j0 / kBlockGroups), s.dmin());
     }
-    for (int j = 0; j < end; ++j)
-      F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA {
-        store(to.lines + ((j0 + j) * 8 + line) * 64, decoded_line<F>(codes, s, j, line));
-      });
+    for (int j = 0; j < end; ++j) {
+      uint8_t* lines = to.lines + (j0 + j) * 512;
+      if constexpr (folded<F>() == Folded::kHalf) {
+        const typename F::Scales::Fold fold(s, j);
+        F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA { store(lines + 64 * line, fold(line, codes)); });
+      } else {
+        F::lines(block, j, [&](int line, Bytes codes) TM_LAMBDA { store(lines + 64 * line, decoded_line<F>(codes, s, j, line)); });
+      }
+    }
   }
 }
 

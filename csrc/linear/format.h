@@ -34,6 +34,8 @@
 //     static constexpr int kFold;     // kGroup is 16; whole scale * code + kFold is a byte (of the negated scale where it
 //                                     // is 128). Then Scales::pair(j) is the two of 32 inputs as int16, and
 //                                     // lines<true>(block, j, use) gives lines 4..7 times 16
+//     static constexpr int kOddFold;  // kGroup is 16; whole scales and codes are odd, and (whole scale * code + kOddFold) / 2
+//                                     // is a byte. With AVX-512 Scales::Fold(scales, j)(line, code + kOffset) gives it
 #pragma once
 #include <utility>
 

@@ -9,7 +9,7 @@
 //                    ascending from f = 0, groups as above:
 //                      h = fma(float(isum) * s, da, h) from h = 0, then f = fma(h, d, f)
 //                      l = fma(m, float(asum) * da, l) from l = 0, then f = fma(-l, dmin, f)
-//                    Q2_K, Q3_K: float(isum) * s is the (exact) sum over both groups of 32 inputs.
+//                    Q2_K, Q3_K, IQ1_M: float(isum) * s is the (exact) sum over both groups of 32 inputs.
 //   F16 BF16         x and weights are int16 codes with a scale for each 64 inputs: float32 of x, bf16 of weights. A
 //                    scale is max(length / 46000, max |x| / 32767), length being the root of the sum of squares; so
 //                    isum is below 2^31, and the error of a code is that of 12 or 13 bits of mantissa. Ascending from 0:

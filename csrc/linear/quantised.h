@@ -49,7 +49,7 @@ template <int by> TM_INLINE Ints divided(Ints a) {  // multiples of a power of t
 }
 
 // What a group's products sum up to for each token, exactly: in acc[t][0]; with halves in acc[t][0] and [1], the latter
-// times 16 where the halves are joined.
+// times kHighTimes.
 template <class F, int NT>
 TM_INLINE void dot_group(const uint8_t* block, int j, int64_t g, const Prepared* x, Ints (&acc)[NT][2]) {
   using S = Shape<F>;
@@ -68,7 +68,7 @@ TM_INLINE void dot_group(const uint8_t* block, int j, int64_t g, const Prepared*
       sum = dot_at<S::kWide>(sum, codes, x[t].codes + 32 * g + 4 * line);
     }
   };
-  if constexpr (S::kJoined || times > 1) {
+  if constexpr (S::kHighTimes > 1 || times > 1) {
     F::template lines<true>(block, j, use);
   } else if constexpr (shuffled<F>()) {
     F::shuffled(block, j, [&](int line, Bytes codes) TM_LAMBDA {
@@ -121,7 +121,7 @@ TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename
   Ints acc[NT][2];
   if constexpr (remainders<F>()) dot_remainders<F, NT>(block, j, g, x, acc);
   else dot_group<F, NT>(block, j, g, x, acc);
-  if constexpr (S::kJoined) {
+  if constexpr (S::kHighTimes > 1) {
     for (int t = 0; t < NT; ++t)
       h[t] = fma(to_floats(dot_words(acc[t][0], acc[t][1], scales.pair(j))), broadcast(x[t].scales[g]), h[t]);
     return;
@@ -134,7 +134,11 @@ TM_INLINE void gemv_group(const uint8_t* block, int j, int64_t g, const typename
     }
   for (int t = 0; t < NT; ++t) {
     const Floats da = broadcast(x[t].scales[g]);
-    for (int i = 0; i < S::kParts; ++i) h[t] = fma(product<S>(acc[t][i], scale[i], less[i]), da, h[t]);
+    Floats each[2];
+    for (int i = 0; i < S::kParts; ++i) each[i] = product<S>(acc[t][i], scale[i], less[i]);
+    if constexpr (S::kJoined) h[t] = fma(add(each[0], each[1]), da, h[t]);
+    else
+      for (int i = 0; i < S::kParts; ++i) h[t] = fma(each[i], da, h[t]);
   }
   if constexpr (S::kMins && !S::kWhole)
     for (int t = 0; t < NT; ++t) h[t] = fnma(min_of<F>(scales, j), broadcast(x[t].sum[g]), h[t]);

@@ -10,7 +10,8 @@
 
 namespace mill::TM_ISA::linear {
 
-enum class Scaling { kMagic, kPlain, kNone };  // as above; conversion and product; all scales are 1
+// As above; conversion and product; all scales are 1; sums are halves, rounded down: the token knows whether of an odd number.
+enum class Scaling { kMagic, kPlain, kNone, kHalf };
 
 inline constexpr float kMagic = 12582912.0f;
 inline constexpr int32_t kMagicBits = 0x4B400000;
@@ -24,6 +25,7 @@ template <Groups groups, int min_parts, bool wide, bool whole, Scaling scaling> 
   static constexpr bool kHalves = groups != Groups::kWhole, kJoined = groups == Groups::kJoined;
   static constexpr bool kMins = min_parts != 0, kWide = wide, kWhole = whole;
   static constexpr int kParts = kHalves ? 2 : 1, kMinParts = min_parts, kHighTimes = 1;
+  static constexpr int kSums = scaling == Scaling::kHalf ? 1 : min_parts;  // numbers of a token and 32 inputs
   static constexpr Scaling kScaling = scaling;
   static constexpr int32_t kStart = scaling == Scaling::kMagic ? kMagicBits : 0;
   using Tile = GroupShape;
@@ -35,7 +37,7 @@ template <class F> constexpr Scaling scaling_of() {
   return Scaling::kMagic;
 }
 template <class F> constexpr Groups groups_of() {
-  if constexpr (requires { F::kFold; }) return Groups::kJoined;
+  if constexpr (requires { F::kFold; } || requires { F::kOddFold; }) return Groups::kJoined;
   return F::kGroup == 16 ? Groups::kHalves : Groups::kWhole;
 }
 
@@ -46,25 +48,35 @@ struct LineShape : GroupShape<groups_of<F>(), F::kMins ? 32 / F::kGroup : 0, F::
   static constexpr bool kFolded = false;
 };
 
-// Straight from the packed bits. Joined groups: the second sum comes times 16 and both are small enough for one
-// product of int16 pairs, so that nothing is left to scale.
-template <class F, bool joined = groups_of<F>() == Groups::kJoined> struct Shape : LineShape<F> {};
+// Straight from the packed bits. Groups joined by kFold: the second sum comes times 16 and both are small enough
+// for one product of int16 pairs, so that nothing is left to scale.
+template <class F, bool sixteenths = requires { F::kFold; }> struct Shape : LineShape<F> {};
 template <class F> struct Shape<F, true> : LineShape<F> {
   static constexpr int kHighTimes = 16;
   static constexpr Scaling kScaling = Scaling::kNone;
   static constexpr int32_t kStart = 0;
 };
 
-// From decoded lines: where whole scale x code is a byte, that is what is decoded, unless it makes a narrow dot wide.
-template <class F> constexpr bool folds() {
-  if constexpr (requires { F::kFold; }) return F::kFold == 0 || !kSignedDot;
-  return false;
+// From decoded lines: where whole scale x code, or half of it, is a byte, that is what is decoded, unless it makes a narrow
+// dot wide.
+enum class Folded { kNot, kWhole, kHalf };
+template <class F> constexpr Folded folded() {
+  if constexpr (requires { F::kFold; }) return F::kFold == 0 || !kSignedDot ? Folded::kWhole : Folded::kNot;
+  if constexpr (requires { F::kOddFold; }) return kSignedDot || kMatrixUnit ? Folded::kNot : Folded::kHalf;
+  return Folded::kNot;
 }
-template <class F, bool folded = folds<F>()> struct DecodedShape : LineShape<F> {};
+template <class F, Folded = folded<F>()> struct DecodedShape : LineShape<F> {
+  static constexpr bool kNegated = false;
+};
 template <class F>
-struct DecodedShape<F, true> : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGroup : 0, F::kFold != 0, true, Scaling::kNone> {
+struct DecodedShape<F, Folded::kWhole> : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGroup : 0, F::kFold != 0, true, Scaling::kNone> {
   static constexpr int kOffset = F::kFold;
-  static constexpr bool kFolded = true;
+  static constexpr bool kFolded = true, kNegated = F::kFold != 0;
+};
+template <class F>
+struct DecodedShape<F, Folded::kHalf> : GroupShape<Groups::kWhole, 0, true, true, Scaling::kHalf> {
+  static constexpr int kOffset = F::kOddFold;
+  static constexpr bool kFolded = true, kNegated = false;
 };
 
 // What the last lines may come times (format.h): bytes above 127 must be as good as others.
@@ -81,17 +93,20 @@ template <class F> constexpr int high_from() {
 TM_INLINE Floats less_of(Floats s) { return mul(s, broadcast(-kMagic)); }
 
 template <class S> TM_INLINE Floats product(Ints acc, Floats s, Floats less) {
+  static_assert(S::kScaling != Scaling::kHalf);
   if constexpr (S::kScaling == Scaling::kMagic) return fma(from_bits(acc), s, less);
   if constexpr (S::kScaling == Scaling::kPlain) return mul(to_floats(acc), s);
   return to_floats(acc);
 }
 
-// What a token needs besides codes and scales, for n times 32 inputs: where accumulators start, and with mins
-// float(sum of codes) * scale.
+// What a token needs besides codes and scales, for n times 32 inputs: where accumulators start, and in `sum` with mins
+// float(sum of codes) * scale, with halves 1 where the sum of codes is odd.
 template <class S>
 TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* start, float* sum) {
+  constexpr bool half = S::kScaling == Scaling::kHalf;
   const auto start_of = [](Ints sums) TM_LAMBDA {
-    return as_bytes(sub(broadcast(S::kStart), mul(sums, alternate(S::kOffset, S::kOffset * S::kHighTimes))));
+    const Ints from = sub(broadcast(S::kStart), mul(sums, alternate(S::kOffset, S::kOffset * S::kHighTimes)));
+    return as_bytes(half ? shift_down<1>(from) : from);
   };
   int64_t g = 0;
   for (; g + 16 <= n; g += 16) {
@@ -102,6 +117,7 @@ TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* start, float* sum) {
       store(start + 2 * g, start_of(load_s16_ints(sums)));
       store(start + 2 * g + 16, start_of(load_s16_ints(sums + 16)));
     }
+    if constexpr (half) store(sum + g, to_floats(bit_and(pair_sums(sums), broadcast(1))));
     if constexpr (S::kMinParts == 1) store(sum + g, mul(to_floats(pair_sums(sums)), load_floats(x.scales + g)));
     if constexpr (S::kMinParts == 2) {
       store(sum + 2 * g, mul(to_floats(load_s16_ints(sums)), load_twice(x.scales + g)));
@@ -111,15 +127,16 @@ TM_INLINE void prepare(const Tokens& x, int64_t n, int32_t* start, float* sum) {
   const int left = static_cast<int>(n - g);
   const Tokens rest{x.codes + 32 * g, x.scales + g, x.sums + 2 * g};
   start += S::kParts * g;
-  sum += S::kMinParts * g;
+  sum += S::kSums * g;
   for (int i = 0; i < left; ++i) {
     const int low = rest.sums[2 * i], high = rest.sums[2 * i + 1];
     if constexpr (S::kParts == 1) {
-      start[i] = S::kStart - S::kOffset * (low + high);
+      start[i] = (S::kStart - S::kOffset * (low + high)) >> half;
     } else {
       start[2 * i] = S::kStart - S::kOffset * low;
       start[2 * i + 1] = S::kStart - S::kOffset * S::kHighTimes * high;
     }
+    if constexpr (half) sum[i] = static_cast<float>((low + high) & 1);
     if constexpr (S::kMinParts == 1) sum[i] = static_cast<float>(low + high) * rest.scales[i];
     if constexpr (S::kMinParts == 2) {
       sum[2 * i] = static_cast<float>(low) * rest.scales[i];

@@ -59,7 +59,7 @@ template <class F> class Sweep {
       tiles_ = cut_.tiles * (b + 1) / blocks - first_tile_;
       const int64_t room = kSweepPanels * kTiles / tiles_ & ~int64_t{1};
       const int64_t sweeps = ceil_div(end - begin, room < kMostSweepPanels ? room : kMostSweepPanels);
-      const int64_t sweep = ceil_div(end - begin, sweeps) + 1 & ~int64_t{1};
+      const int64_t sweep = (ceil_div(end - begin, sweeps) + 1) & ~int64_t{1};
       for (int64_t p = begin; p < end; p += sweep) panels(p, end - p < sweep ? end : p + sweep);
     }
   }

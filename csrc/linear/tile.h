@@ -22,7 +22,7 @@ template <class S> struct TileTokens {
   alignas(64) int8_t codes[kTileTokens][32 * kChunkGroups];
   alignas(64) float scale[kTileTokens][kChunkGroups];
   int32_t start[kTileTokens][S::kParts * kChunkGroups];
-  float sum[kTileTokens][S::kMins ? S::kMinParts * kChunkGroups : 1];
+  float sum[kTileTokens][S::kSums ? S::kSums * kChunkGroups : 1];
   float* out[kTileTokens];  // rows
   int64_t first;            // token
   int count;
@@ -77,7 +77,9 @@ TM_INLINE void add_groups(const DecodedPanel* w, const TileTokens<S>& x, const A
       for (int p = 0; p < P; ++p) {
         const Floats scale = load_floats(w[p].scale + 16 * k), less = load_floats(w[p].less + 16 * k);
         for (int t = 0; t < NT; ++t) {
-          Floats each = product<S>(acc[t][p], scale, less);
+          Floats each;
+          if constexpr (S::kScaling == Scaling::kHalf) each = fma_to(to_floats(acc[t][p]), broadcast(2.0f), &x.sum[t][g]);
+          else each = product<S>(acc[t][p], scale, less);
           if constexpr (S::kJoined) {
             if (part == 0) {
               first[t][p] = each;

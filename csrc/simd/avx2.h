@@ -39,6 +39,7 @@ TM_INLINE Floats sub(Floats a, Floats b) { TM_BOTH(Floats, _mm256_sub_ps(a.v[i],
 TM_INLINE Floats fma(Floats a, Floats b, Floats c) { TM_BOTH(Floats, _mm256_fmadd_ps(a.v[i], b.v[i], c.v[i])); }
 TM_INLINE Floats fnma(Floats a, Floats b, Floats c) { TM_BOTH(Floats, _mm256_fnmadd_ps(a.v[i], b.v[i], c.v[i])); }
 TM_INLINE Floats fma_at(Floats a, const float* x, Floats c) { return fma(a, broadcast(*x), c); }
+TM_INLINE Floats fma_to(Floats a, Floats b, const float* x) { return fma(a, b, broadcast(*x)); }
 TM_INLINE Floats load_f16(const void* p) {
   TM_BOTH(Floats, _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p) + i)));
 }

@@ -130,6 +130,8 @@ TM_INLINE Bytes times(Bytes a, Ints n) {  // the four bytes of a lane times its 
   const __m512i even = _mm512_mullo_epi16(a.v, both), odd = _mm512_mullo_epi16(_mm512_srli_epi16(a.v, 8), both);
   return {_mm512_ternarylogic_epi32(even, byte, _mm512_slli_epi16(odd, 8), 0xEA)};
 }
+// Two bytes at a time, where no byte's product exceeds 255; the words of a lane are the same.
+TM_INLINE Bytes times_words(Bytes a, Ints words) { return {_mm512_mullo_epi16(a.v, words.v)}; }
 // Where a byte taken as a fraction of 256 lies: 0, 1 or 2 thirds, rounded down.
 TM_INLINE Bytes thirds(Bytes a) {
   const __m512i one = _mm512_set1_epi8(1);
@@ -189,6 +191,11 @@ TM_INLINE Ints dot_in_order(Ints acc, Bytes codes, const int8_t* x) {
 TM_INLINE Floats fma_at(Floats a, const float* x, Floats c) {
   asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c.v) : "v"(a.v), "m"(*x));
   return c;
+}
+
+TM_INLINE Floats fma_to(Floats a, Floats b, const float* x) {  // a b + x
+  asm("vfmadd213ps %2%{1to16%}, %1, %0" : "+v"(a.v) : "v"(b.v), "m"(*x));
+  return a;
 }
 
 // acc + sum over 2 of 16-bit codes x activations, one int32 for each row.

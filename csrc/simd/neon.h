@@ -38,6 +38,7 @@ TM_INLINE Floats sub(Floats a, Floats b) { TM_EACH(Floats, vsubq_f32(a.v[i], b.v
 TM_INLINE Floats fma(Floats a, Floats b, Floats c) { TM_EACH(Floats, vfmaq_f32(c.v[i], a.v[i], b.v[i])); }
 TM_INLINE Floats fnma(Floats a, Floats b, Floats c) { TM_EACH(Floats, vfmsq_f32(c.v[i], a.v[i], b.v[i])); }
 TM_INLINE Floats fma_at(Floats a, const float* x, Floats c) { return fma(a, broadcast(*x), c); }
+TM_INLINE Floats fma_to(Floats a, Floats b, const float* x) { return fma(a, b, broadcast(*x)); }
 TM_INLINE Floats load_f16(const void* p) {
   TM_EACH(Floats, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const uint16_t*>(p) + 4 * i))));
 }

@@ -276,7 +276,7 @@ def multiply_words(kind: G, rows: np.ndarray, x: F32) -> F32:
     return out
 
 
-_JOINED = (G.Q2_K, G.Q3_K)
+_JOINED = (G.Q2_K, G.Q3_K, G.IQ1_M)
 
 
 def _per_block(of: Callable[[np.ndarray], F32], kind: G, rows: np.ndarray) -> F32:

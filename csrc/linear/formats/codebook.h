@@ -281,11 +281,28 @@ struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 word
 struct IQ1_M : CodebookBlock<56, 16> {
   static constexpr int kOffset = 9, kBytes = 896;
   static constexpr bool kHalved = true;
+  static constexpr int kOddFold = 137;  // code x scale is -135 .. 135
   struct Scales : NibbleScales<8> {
     using NibbleScales<8>::NibbleScales;
-    TM_INLINE Floats float_whole(int k) const {
-      return odd_of_three(shift_right(load_u16_ints(block + 32 * (k / 4)), 3 * (k % 4)));
-    }
+    TM_INLINE Ints raw(int k) const { return shift_right(load_u16_ints(block + 32 * (k / 4)), 3 * (k % 4)); }
+    TM_INLINE Floats float_whole(int k) const { return odd_of_three(raw(k)); }
+#if defined(__AVX512F__)
+    // Of s = 2 r + 1 and m = (code + 9) / 2 <= 9: (s code + 137) / 2 = m s + 64 - 9 r.
+    struct Fold {
+      Ints by[2];
+      Bytes rest[2];
+      TM_INLINE Fold(const Scales& scales, int j) {
+        for (int i = 0; i < 2; ++i) {
+          const Ints r = bit_and(scales.raw(2 * j + i), broadcast(7));
+          by[i] = mul(add(add(r, r), broadcast(1)), broadcast(0x00010001));
+          rest[i] = as_bytes(mul(sub(broadcast(64), mul(r, broadcast(9))), broadcast(0x01010101)));
+        }
+      }
+      TM_INLINE Bytes operator()(int line, Bytes codes) const {
+        return add(times_words(shift_right_and<1, 15>(codes), by[line >> 2]), rest[line >> 2]);
+      }
+    };
+#endif
   };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     const Ints word = load_u16_ints(block + 128 + 32 * j);
