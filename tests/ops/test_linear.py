@@ -250,4 +250,4 @@ def test_instruction_sets_agree(isa):
 @pytest.mark.skipif("TENSORMILL_ISA" in os.environ, reason="this is one of those runs")
 def test_all_of_this_holds_for_other_sets(isa):
     run_with(isa, "-c", f"from ops import linear_native as n; assert n.native.isa() == {isa!r}")
-    assert " passed" in run_with(isa, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not instruction_sets_agree", __file__)
+    assert " passed" in run_with(isa, "-m", "pytest", "-p", "no:cacheprovider", "-k", "not instruction_sets_agree", __file__)
