@@ -169,8 +169,9 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
       }
       if (i > 0) weigh(passes[1 - i % 2]);
       if (left <= 0) return;
+      constexpr bool fine = !std::is_same_v<std::decay_t<decltype(then)>, Weights>;  // those are rounded to 15 bits
       with_vectors(rows.lanes / kLanes,
-                   [&](auto v) { soften<v>(pass.s, pass.count, pass.masks, pass.into, pass.how, then); });
+                   [&](auto v) { soften<v, fine>(pass.s, pass.count, pass.masks, pass.into, pass.how, then); });
     }
   };
   const auto store_each = [&](int64_t, uint64_t, const auto& p, float* row) TM_INLINED {
@@ -221,12 +222,12 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     };
     const auto integers = [&] {
       const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
-      word_scales(block, tile.d);
+      word_scales(block, tile.k, tile.d);
       const int64_t parts = (queries + kWordsQ - 1) / kWordsQ;
       Weights weights{tile.d};
       attend(
           (queries + parts - 1) / parts,
-          [&](const Pass& pass) { score_words(block, words_of(tile.codes).from(pass.first), pass.count, lo, hi, pass.s); },
+          [&](const Pass& pass) { score_words(block, tile.k, words_of(tile.codes).from(pass.first), pass.count, lo, hi, pass.s); },
           weights,
           [&](const Pass& pass) {
             weigh_words(block, weights, pass.s, pass.count, lo, hi, words_of(tile.weights), pass.into, pass.how);

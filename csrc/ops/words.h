@@ -113,21 +113,21 @@ TM_INLINE void add_up(const std::byte* lines, int64_t stride, int64_t begin, int
 
 // Vectors first … last of keys, scored by Q rows of inputs → rows of s, kBlock apart.
 template <int Q, int V>
-void score_words(const CodedBlock& block, const Words& x, int64_t first, int64_t last, float* s) {
+void score_words(const CodedBlock& block, const float* scales, const Words& x, int64_t first, int64_t last, float* s) {
   const std::byte* lines = block.p + 2 * block.lanes;
   for (; first + V <= last; first += V) {
     Ints sum[Q][V];
     add_up<Q, V>(lines + 64 * first, 4 * block.lanes, 0, (block.width + 1) / 2, x, [](int64_t pair) TM_INLINED { return pair; },
                  block.fetch, sum);
     constants<V>([&](auto v) TM_INLINED {
-      const Lanes d = load(reinterpret_cast<const BF16*>(block.p) + (first + v) * kLanes);
+      const Lanes d = load(scales + (first + v) * kLanes);
       constants<Q>([&](auto q) TM_INLINED {
         store(s + q * kBlock + (first + v) * kLanes, as_lanes(to_floats(sum[q][v])) * (d * splat(x.scale[q])));
       });
     });
   }
   if constexpr (V > 1)
-    if (first < last) score_words<Q, V / 2>(block, x, first, last, s);
+    if (first < last) score_words<Q, V / 2>(block, scales, x, first, last, s);
 }
 
 // Vectors first … of values, rows lo … hi weighed by Q rows of inputs, join those of `into`.
@@ -162,15 +162,19 @@ void value_words(const CodedBlock& block, const Words& x, int64_t lo, int64_t hi
     if (first < block.columns) value_words<Q, V / 2>(block, x, lo, hi, first, into, how);
 }
 
-// The scales of values → float32; what is not seen is not used.
-inline void word_scales(const CodedBlock& block, float* d) {
-  for (int64_t j = 0; j < block.lanes; j += kLanes) store(d + j, load(reinterpret_cast<const BF16*>(block.values) + j));
+// The scales of keys and values → float32; what is not seen is not used.
+inline void word_scales(const CodedBlock& block, float* keys, float* values) {
+  for (int64_t j = 0; j < block.lanes; j += kLanes) {
+    store(keys + j, load(reinterpret_cast<const BF16*>(block.p) + j));
+    store(values + j, load(reinterpret_cast<const BF16*>(block.values) + j));
+  }
 }
 
 // Scores of `queries` rows with the keys lo … hi of a block.
-inline void score_words(const CodedBlock& block, const Words& x, int64_t queries, int64_t lo, int64_t hi, float* s) {
+inline void score_words(const CodedBlock& block, const float* scales, const Words& x, int64_t queries, int64_t lo, int64_t hi,
+                        float* s) {
   with_count<kWordsQ>(queries, [&](auto n) {
-    score_words<n, kWordsV>(block, x, lo / kLanes, (hi + kLanes - 1) / kLanes, s);
+    score_words<n, kWordsV>(block, scales, x, lo / kLanes, (hi + kLanes - 1) / kLanes, s);
   });
 }
 
