@@ -89,7 +89,8 @@ struct Weights {
   }
 };
 
-// Σ of pairs of inputs begin … end of Q rows, times V lines a step, steps `stride` bytes apart. place(step): of a pair in its row.
+// Σ of pairs of inputs begin … end of Q rows, times V lines a step, steps `stride` bytes apart. place(step): of a pair in its
+// row.
 template <int Q, int V, class Place>
 TM_INLINE void add_up(const std::byte* lines, int64_t stride, int64_t begin, int64_t end, const Words& x, const Place& place,
                       const Fetch& fetch, Ints (&sum)[Q][V]) {
@@ -137,8 +138,8 @@ void value_words(const CodedBlock& block, const Words& x, int64_t lo, int64_t hi
   const std::byte* lines = block.values + 2 * block.lanes;
   for (; first + V <= block.columns; first += V) {
     Ints sum[Q][V];
-    add_up<Q, V>(lines + 64 * first, 64 * block.columns, lo / 2, (hi + 1) / 2, x, [](int64_t pair) TM_INLINED { return word_place(pair); },
-                 block.fetch, sum);
+    add_up<Q, V>(lines + 64 * first, 64 * block.columns, lo / 2, (hi + 1) / 2, x,
+                 [](int64_t pair) TM_INLINED { return word_place(pair); }, block.fetch, sum);
     float* o = into.o + first * kLanes;
     if (how.plain) {
       constants<Q>([&](auto q) TM_INLINED {
@@ -179,8 +180,8 @@ inline void score_words(const CodedBlock& block, const float* scales, const Word
 }
 
 // Values lo … hi by their weights join those of `into`; x: room for the integers.
-inline void weigh_words(const CodedBlock& block, Weights& weights, const float* rows, int64_t queries, int64_t lo, int64_t hi, const Words& x,
-                        const Partial& into, const Joining& how) {
+inline void weigh_words(const CodedBlock& block, Weights& weights, const float* rows, int64_t queries, int64_t lo, int64_t hi,
+                        const Words& x, const Partial& into, const Joining& how) {
   with_vectors(block.lanes / kLanes, [&](auto v) { weights.round<v>(rows, queries, x); });
   with_count<kWordsQ>(queries, [&](auto n) { value_words<n, kWordsV>(block, x, lo, hi, 0, into, how); });
 }
