@@ -7,7 +7,7 @@
 
 #include "ops/biases.h"
 #include "ops/kernels.h"
-#include "ops/scratch.h"
+#include "ops/passes.h"
 #include "ops/sources.h"
 
 namespace mill::TM_ISA {
@@ -137,41 +137,27 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     for (int64_t h = 0; h < group; ++h) tile.masks[i * group + h] = mask;
   }
   if (any == 0) return;
+  const bool many = queries > kNarrowQ;
   const int64_t lo = __builtin_ctzll(any), hi = 64 - __builtin_clzll(any);
-  // What follows comes while few queries use this block; many of them give the hardware time.
+  // What follows comes while this block is used: with its lines by few queries, a share with each pass of many.
   const std::byte* next = nullptr;
-  if (rows.cache && queries <= kNarrowQ && (b + 1) * rows.rows < tile.last[n - 1]) {
+  if (rows.cache && (b + 1) * rows.rows < tile.last[n - 1]) {
     const PagedCache& cache = *rows.cache;
     next = cache.block(rows.table[s * rows.columns + (b + 1) / cache.blocks], g, (b + 1) % cache.blocks);
   }
-  // A few queries after the other go all the way, so that keys and values stay in the nearest cache. Steps that end in long
-  // chains are followed by products of the neighbours.
-  struct Pass {
-    int64_t first, count;
-    float* s;
-    const uint64_t* masks;
-    Partial into;
-    Joining how;
-  } passes[2];
   const auto attend = [&](int64_t most_at_once, const auto& score, auto&& then, const auto& weigh) {
-    for (int64_t i = 0, first = 0;; ++i, first += most_at_once) {
-      const int64_t left = queries - first;
-      Pass& pass = passes[i % 2];
-      if (left > 0) {
-        pass.first = first, pass.count = left < most_at_once ? left : most_at_once;
-        pass.s = tile.s + i % 2 * kNarrowQ * kBlock, pass.masks = tile.masks + first, pass.into = tile.span.from(first);
-        for (int64_t j = 0; j < pass.count * v_stride; j += kLanes) prefetch(pass.into.o + j);
-        score(pass);
-        if (softcap != 0.0f || alibi != 0.0f || bias)
-          for (int64_t q = first; q < first + pass.count; ++q)
-            adjust(pass.s + (q - first) * kBlock, g * group + q % group, t + q / group, rows, b);
-        with_vectors(rows.lanes / kLanes, [&](auto v) { settle<v>(pass.s, pass.count, pass.masks, pass.into, pass.how); });
+    const auto scores = [&](const Pass& pass) {
+      if (many && next) {
+        const int64_t bytes = rows.cache->block_bytes, share = (bytes * most_at_once / queries + 63) / 64 * 64;
+        const int64_t from = pass.first / most_at_once * share, to = from + share < bytes ? from + share : bytes;
+        for (int64_t at = from; at < to; at += 64) prefetch_far(next + at);
       }
-      if (i > 0) weigh(passes[1 - i % 2]);
-      if (left <= 0) return;
-      with_vectors(rows.lanes / kLanes,
-                   [&](auto v) { soften<v>(pass.s, pass.count, pass.masks, pass.into, pass.how, then); });
-    }
+      score(pass);
+      if (softcap == 0.0f && alibi == 0.0f && !bias) return;
+      for (int64_t i = 0, q = pass.first; i < pass.count; ++i, ++q)
+        adjust(pass.s + i * kBlock, g * group + q % group, t + q / group, rows, b);
+    };
+    in_passes(tile, queries, most_at_once, rows.lanes / kLanes, scores, then, weigh);
   };
   const auto store_each = [&](int64_t, uint64_t, const auto& p, float* row) TM_INLINED {
     for (int v = 0; v < static_cast<int>(std::size(p)); ++v) store(row + v * kLanes, p[v]);
@@ -196,7 +182,7 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     const PagedCache& cache = *rows.cache;
     const std::byte* p = cache.block(rows.table[s * rows.columns + b / cache.blocks], g, b % cache.blocks);
     const std::byte* v = p + cache.v_offset;
-    const Fetch fetch{p, next, cache.block_bytes / 256 * 64};
+    const Fetch fetch{p, many ? nullptr : next, cache.block_bytes / 256 * 64};
     fetch.begin(cache.v_offset);
     if (!cache.v) {
       for (int64_t r = lo; r < hi; ++r) {
@@ -221,12 +207,16 @@ void Attention::block(const Tile& tile, const Rows& rows, int64_t s, int64_t t, 
     };
     const auto integers = [&] {
       const CodedBlock block{p, v, width, v_stride / kLanes, rows.lanes, fetch};
-      word_scales(block, tile.d);
+      word_scales(block, tile.k, tile.d);
       const int64_t parts = (queries + kWordsQ - 1) / kWordsQ;
       Weights weights{tile.d};
       attend(
           (queries + parts - 1) / parts,
-          [&](const Pass& pass) { score_words(block, words_of(tile.codes).from(pass.first), pass.count, lo, hi, pass.s); },
+          [&](const Pass& pass) {
+            const Words q = words_of(tile.codes).from(pass.first);
+            for (int64_t j = 0; j < pass.count * q.n; j += 32) prefetch(q.codes + pass.count * q.n + j);
+            score_words(block, tile.k, q, pass.count, lo, hi, pass.s);
+          },
           weights,
           [&](const Pass& pass) {
             weigh_words(block, weights, pass.s, pass.count, lo, hi, words_of(tile.weights), pass.into, pass.how);

@@ -44,8 +44,11 @@ inline void join(const Partial& into, float* m_keep, float* l_take, int64_t n) {
 inline void blend_row(const Partial& into, const Partial& from, int64_t i, float keep, float take) {
   float* a = into.o + i * into.stride;
   const float* b = from.o + i * from.stride;
-  if (take != 0.0f)
-    for (int64_t j = 0; j < into.stride; j += kLanes) blend(a + j, keep, take, load(b + j));
+  if (take == 0.0f) return;
+  if (keep == 0.0f)
+    for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, load(b + j) * splat(take));
+  else
+    for (int64_t j = 0; j < into.stride; j += kLanes) store(a + j, fma(load(b + j), splat(take), load(a + j) * splat(keep)));
 }
 
 // into ← into ⊕ from, for n queries; the m and l of `from` are used up.
@@ -98,7 +101,7 @@ TM_INLINE void settle(float* s, int64_t n, const uint64_t* visible, const Partia
 
 // Second: probabilities, each row's to `then(q, visible, p, where its scores were)`, and their sums. What is not visible comes as
 // something faint.
-template <int V, class F>
+template <int V, bool kFine, class F>
 TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, const Partial& into, const Joining& how, F&& then) {
   Lanes part[kNarrowQ];
   for (int64_t q = 0; q < n; ++q) {
@@ -106,7 +109,7 @@ TM_INLINE void soften(float* s, int64_t n, const uint64_t* visible, const Partia
     if (visible[q] == 0) continue;
     float* row = s + q * kBlock;
     Lanes p[V];
-    for (int v = 0; v < V; ++v) p[v] = exp2_within(max(load(row + v * kLanes) - splat(how.m[q]), splat(kFaint)));
+    for (int v = 0; v < V; ++v) p[v] = exp2_within<kFine>(max(load(row + v * kLanes) - splat(how.m[q]), splat(kFaint)));
     part[q] = p[0];
     for (int v = 1; v < V; ++v) part[q] = part[q] + p[v];
     then(q, visible[q], p, row);

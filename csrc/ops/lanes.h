@@ -59,10 +59,8 @@ inline Mask differs(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP
 inline Mask mask_bits(uint32_t bits) { return static_cast<Mask>(bits); }
 inline uint32_t bits_of(Mask m) { return m; }
 inline Lanes select(Mask m, Lanes yes, Lanes no) { return {_mm512_mask_blend_ps(m, no.v, yes.v)}; }
-// 2^n for whole n in −126…127.
-inline Lanes power_of_two(Lanes n) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
-}
+// a · 2^n for whole n in −150…128, rounded once.
+inline Lanes times_any_power(Lanes a, Lanes n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 
 // x − ⌊x⌋ rounded down, which matters just below 0, and a · 2^⌊x⌋ where neither a nor the result is denormal.
 inline Lanes above_floor(Lanes x) { return {_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
@@ -240,6 +238,13 @@ inline Lanes times_floor_power(Lanes a, Lanes x) {
 }
 #undef TM_EACH
 
+#endif
+
+#if !defined(__AVX512F__)
+inline Lanes times_any_power(Lanes a, Lanes n) {
+  const Lanes half = floor(n * splat(0.5f));
+  return a * power_of_two(half) * power_of_two(n - half);
+}
 #endif
 
 // Sum and maximum of all lanes by the tree (i, i+8), (i, i+4), (i, i+2), (0, 1).

@@ -89,7 +89,8 @@ struct Weights {
   }
 };
 
-// Σ of pairs of inputs begin … end of Q rows, times V lines a step, steps `stride` bytes apart. place(step): of a pair in its row.
+// Σ of pairs of inputs begin … end of Q rows, times V lines a step, steps `stride` bytes apart. place(step): of a pair in its
+// row.
 template <int Q, int V, class Place>
 TM_INLINE void add_up(const std::byte* lines, int64_t stride, int64_t begin, int64_t end, const Words& x, const Place& place,
                       const Fetch& fetch, Ints (&sum)[Q][V]) {
@@ -113,21 +114,21 @@ TM_INLINE void add_up(const std::byte* lines, int64_t stride, int64_t begin, int
 
 // Vectors first … last of keys, scored by Q rows of inputs → rows of s, kBlock apart.
 template <int Q, int V>
-void score_words(const CodedBlock& block, const Words& x, int64_t first, int64_t last, float* s) {
+void score_words(const CodedBlock& block, const float* scales, const Words& x, int64_t first, int64_t last, float* s) {
   const std::byte* lines = block.p + 2 * block.lanes;
   for (; first + V <= last; first += V) {
     Ints sum[Q][V];
     add_up<Q, V>(lines + 64 * first, 4 * block.lanes, 0, (block.width + 1) / 2, x, [](int64_t pair) TM_INLINED { return pair; },
                  block.fetch, sum);
     constants<V>([&](auto v) TM_INLINED {
-      const Lanes d = load(reinterpret_cast<const BF16*>(block.p) + (first + v) * kLanes);
+      const Lanes d = load(scales + (first + v) * kLanes);
       constants<Q>([&](auto q) TM_INLINED {
         store(s + q * kBlock + (first + v) * kLanes, as_lanes(to_floats(sum[q][v])) * (d * splat(x.scale[q])));
       });
     });
   }
   if constexpr (V > 1)
-    if (first < last) score_words<Q, V / 2>(block, x, first, last, s);
+    if (first < last) score_words<Q, V / 2>(block, scales, x, first, last, s);
 }
 
 // Vectors first … of values, rows lo … hi weighed by Q rows of inputs, join those of `into`.
@@ -137,8 +138,8 @@ void value_words(const CodedBlock& block, const Words& x, int64_t lo, int64_t hi
   const std::byte* lines = block.values + 2 * block.lanes;
   for (; first + V <= block.columns; first += V) {
     Ints sum[Q][V];
-    add_up<Q, V>(lines + 64 * first, 64 * block.columns, lo / 2, (hi + 1) / 2, x, [](int64_t pair) TM_INLINED { return word_place(pair); },
-                 block.fetch, sum);
+    add_up<Q, V>(lines + 64 * first, 64 * block.columns, lo / 2, (hi + 1) / 2, x,
+                 [](int64_t pair) TM_INLINED { return word_place(pair); }, block.fetch, sum);
     float* o = into.o + first * kLanes;
     if (how.plain) {
       constants<Q>([&](auto q) TM_INLINED {
@@ -162,21 +163,25 @@ void value_words(const CodedBlock& block, const Words& x, int64_t lo, int64_t hi
     if (first < block.columns) value_words<Q, V / 2>(block, x, lo, hi, first, into, how);
 }
 
-// The scales of values → float32; what is not seen is not used.
-inline void word_scales(const CodedBlock& block, float* d) {
-  for (int64_t j = 0; j < block.lanes; j += kLanes) store(d + j, load(reinterpret_cast<const BF16*>(block.values) + j));
+// The scales of keys and values → float32; what is not seen is not used.
+inline void word_scales(const CodedBlock& block, float* keys, float* values) {
+  for (int64_t j = 0; j < block.lanes; j += kLanes) {
+    store(keys + j, load(reinterpret_cast<const BF16*>(block.p) + j));
+    store(values + j, load(reinterpret_cast<const BF16*>(block.values) + j));
+  }
 }
 
 // Scores of `queries` rows with the keys lo … hi of a block.
-inline void score_words(const CodedBlock& block, const Words& x, int64_t queries, int64_t lo, int64_t hi, float* s) {
+inline void score_words(const CodedBlock& block, const float* scales, const Words& x, int64_t queries, int64_t lo, int64_t hi,
+                        float* s) {
   with_count<kWordsQ>(queries, [&](auto n) {
-    score_words<n, kWordsV>(block, x, lo / kLanes, (hi + kLanes - 1) / kLanes, s);
+    score_words<n, kWordsV>(block, scales, x, lo / kLanes, (hi + kLanes - 1) / kLanes, s);
   });
 }
 
 // Values lo … hi by their weights join those of `into`; x: room for the integers.
-inline void weigh_words(const CodedBlock& block, Weights& weights, const float* rows, int64_t queries, int64_t lo, int64_t hi, const Words& x,
-                        const Partial& into, const Joining& how) {
+inline void weigh_words(const CodedBlock& block, Weights& weights, const float* rows, int64_t queries, int64_t lo, int64_t hi,
+                        const Words& x, const Partial& into, const Joining& how) {
   with_vectors(block.lanes / kLanes, [&](auto v) { weights.round<v>(rows, queries, x); });
   with_count<kWordsQ>(queries, [&](auto n) { value_words<n, kWordsV>(block, x, lo, hi, 0, into, how); });
 }
