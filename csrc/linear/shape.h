@@ -69,7 +69,8 @@ template <class F, Folded = folded<F>()> struct DecodedShape : LineShape<F> {
   static constexpr bool kNegated = false;
 };
 template <class F>
-struct DecodedShape<F, Folded::kWhole> : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGroup : 0, F::kFold != 0, true, Scaling::kNone> {
+struct DecodedShape<F, Folded::kWhole>
+    : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGroup : 0, F::kFold != 0, true, Scaling::kNone> {
   static constexpr int kOffset = F::kFold;
   static constexpr bool kFolded = true, kNegated = F::kFold != 0;
 };
