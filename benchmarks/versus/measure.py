@@ -17,7 +17,7 @@ from versus import sides
 from versus.cells import Cell
 from versus.commands import OFF, ON, Chosen
 from versus.limits import limit
-from versus.models import path_of
+from versus.models import lent
 
 LATE = 1.0  # as disturbed as can be
 
@@ -41,9 +41,9 @@ def measure(
 
     `settings`: those of llama.cpp to try, where some are known to be slower; `quiet`: whether the machine was quiet just now.
     """
-    path = path_of(cells[0].model)
-    made = [Measured(cell, limit(path, cell, chosen.threads)) for cell in cells]
     with ExitStack() as stack:
+        path = stack.enter_context(lent(cells[0].model))
+        made = [Measured(cell, limit(path, cell, chosen.threads)) for cell in cells]
         ours = sides.ours(path, cells, chosen, stack)
         theirs = {s: sides.theirs(path, cells, chosen, s, stack) for s in settings or _settings(cells[0])}
         pressure: list[float | None] = []

@@ -1,13 +1,16 @@
 """The files of the comparison: four real models, and random ones in the shape of models that nobody needs to download.
 
 A random file has valid blocks of random codes with scales that make weights of about 0.02, so no number overflows and speed is
-that of a real file. The blocks of one megabyte or so are repeated. Files are made once, from a fixed seed.
+that of a real file. The blocks of one megabyte or so are repeated. Files are made from a fixed seed; those of the types, which
+would take 19 GB together, only for as long as they are measured.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,7 +51,7 @@ class Shape:
 
 
 SHAPES = {
-    "1b": Shape(2048, 8192, 6, 32, 8, 64),  # Llama-3.2-1B with 6 of its 16 layers and a quarter of its vocabulary
+    "1b": Shape(2048, 8192, 16, 32, 8, 64, vocabulary=128256),  # Llama-3.2-1B
     "8b": Shape(4096, 14336, 32, 32, 8, 128, vocabulary=128256),  # Llama-3.1-8B
     "moe": Shape(2048, 768, 22, 16, 4, 128, experts=32, used=4),  # Qwen3-30B-A3B with fewer experts and layers
 }
@@ -61,14 +64,32 @@ def path_of(name: str) -> Path:
         return Path(subprocess.run(fetch, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
     if Path(name).exists():
         return Path(name)
-    _, shape, kind = name.split(":")
-    path = FOLDER / f"random-{shape}-{kind}.gguf"
+    path = random_path(name)
     if not path.exists():
+        _, shape, kind = name.split(":")
         FOLDER.mkdir(parents=True, exist_ok=True)
         partial_path = path.with_suffix(".partial")
         write(partial_path, SHAPES[shape], GGMLType[kind])
         partial_path.replace(path)
     return path
+
+
+def random_path(name: str) -> Path:
+    """Where the file of a random:SHAPE:TYPE is, or will be."""
+    _, shape, kind = name.split(":")
+    return FOLDER / f"random-{shape}-{SHAPES[shape].layers}-layers-{kind}.gguf"
+
+
+@contextmanager
+def lent(name: str) -> Iterator[Path]:
+    """The file of a model; one of a type is removed afterwards unless it was there before."""
+    passing = name.startswith("random:1b:") and not random_path(name).exists()
+    path = path_of(name)
+    try:
+        yield path
+    finally:
+        if passing:
+            path.unlink()
 
 
 def blocks(kind: GGMLType, count: int, seed: int = 1) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -6,7 +6,8 @@
 namespace mill::TM_ISA::linear {
 
 template <class F> TM_INLINE Floats scale_of(const typename F::Scales& s, int k) {
-  if constexpr (F::kWhole) return to_floats(s.whole(k));
+  if constexpr (requires { s.float_whole(k); }) return s.float_whole(k);
+  else if constexpr (F::kWhole) return to_floats(s.whole(k));
   else return s.scale(k);
 }
 template <class F> TM_INLINE Floats min_of(const typename F::Scales& s, int k) {

@@ -14,7 +14,7 @@
 //       Scales(const uint8_t* front, const uint8_t* block);
 //       Floats scale(int k), min(int k);                              // kWhole is false
 //       Ints whole(int k), whole_min(int k); Floats d(), dmin();      // kWhole is true
-//                                     // or Floats float_min(int k) instead of whole_min
+//                                     // or Floats float_whole, float_min(int k) instead of whole, whole_min
 //     };
 //     static void lines(const uint8_t* block, int j, Use use);   // calls use(t, Bytes) for the 8 lines of inputs
 //                                     // 32 j .. 32 j + 31; byte 4 r + b of line t is row r, input 32 j + 4 t + b

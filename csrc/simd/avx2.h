@@ -104,6 +104,9 @@ TM_INLINE Ints shift_right(Ints a, const int32_t* n) { TM_BOTH(Ints, _mm256_srlv
 TM_INLINE Floats low_nibbles(Ints a) {
   TM_BOTH(Floats, _mm256_cvtepi32_ps(_mm256_and_si256(a.v[i], _mm256_set1_epi32(15))));
 }
+// 2 n + 1 of n, the low four or three bits of each lane.
+TM_INLINE Floats odd_of_four(Ints a) { return add(mul(low_nibbles(a), broadcast(2.0f)), broadcast(1.0f)); }
+TM_INLINE Floats odd_of_three(Ints a) { return odd_of_four(bit_and(a, broadcast(7))); }
 TM_INLINE Ints bits(Floats a) { TM_BOTH(Ints, _mm256_castps_si256(a.v[i])); }
 TM_INLINE Floats from_bits(Ints a) { TM_BOTH(Floats, _mm256_castsi256_ps(a.v[i])); }
 TM_INLINE Ints round_even(Floats a) { TM_BOTH(Ints, _mm256_cvtps_epi32(a.v[i])); }

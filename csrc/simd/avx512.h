@@ -92,6 +92,13 @@ TM_INLINE Ints shift_right(Ints a, const int32_t* n) { return {_mm512_srlv_epi32
 TM_INLINE Floats low_nibbles(Ints a) {
   return {_mm512_permutexvar_ps(a.v, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))};
 }
+// 2 n + 1 of n, the low four or three bits of each lane.
+TM_INLINE Floats odd_of_four(Ints a) {
+  return {_mm512_permutexvar_ps(a.v, _mm512_setr_ps(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))};
+}
+TM_INLINE Floats odd_of_three(Ints a) {
+  return {_mm512_permutexvar_ps(a.v, _mm512_setr_ps(1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15))};
+}
 TM_INLINE Ints bits(Floats a) { return {_mm512_castps_si512(a.v)}; }
 TM_INLINE Floats from_bits(Ints a) { return {_mm512_castsi512_ps(a.v)}; }
 TM_INLINE Ints round_even(Floats a) { return {_mm512_cvtps_epi32(a.v)}; }

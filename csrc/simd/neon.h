@@ -103,6 +103,9 @@ TM_INLINE Ints shift_right(Ints a, const int32_t* n) {
   TM_EACH(Ints, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.v[i]), vdupq_n_s32(-*n))));
 }
 TM_INLINE Floats low_nibbles(Ints a) { TM_EACH(Floats, vcvtq_f32_s32(vandq_s32(a.v[i], vdupq_n_s32(15)))); }
+// 2 n + 1 of n, the low four or three bits of each lane.
+TM_INLINE Floats odd_of_four(Ints a) { return add(mul(low_nibbles(a), broadcast(2.0f)), broadcast(1.0f)); }
+TM_INLINE Floats odd_of_three(Ints a) { return odd_of_four(bit_and(a, broadcast(7))); }
 TM_INLINE Ints bits(Floats a) { TM_EACH(Ints, vreinterpretq_s32_f32(a.v[i])); }
 TM_INLINE Floats from_bits(Ints a) { TM_EACH(Floats, vreinterpretq_f32_s32(a.v[i])); }
 TM_INLINE Ints round_even(Floats a) { TM_EACH(Ints, vcvtnq_s32_f32(a.v[i])); }

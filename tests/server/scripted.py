@@ -16,7 +16,7 @@ from tensormill.gguf import GGUFWriter
 from unit.cli_driver import byte_tokens
 
 END = "<|im_end|>"
-CONTEXT = 1024
+CONTEXT = 8192  # an answer that fills it takes a second: time to do something meanwhile
 _CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": '
 SCRIPT = (
     ("<|go:say|>", "Hello", " there,", " my friend", "…!", END),

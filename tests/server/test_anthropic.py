@@ -242,7 +242,7 @@ REFUSED = [
     ({"output_config": {"format": {"type": "xml"}}}, "'xml'"),
     ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "tool"}}}}, "'type'"),
     ({"output_config": {"effort": "heroic"}}, "'heroic'"),
-    ({"messages": [{"role": "user", "content": "x" * 2000}]}, str(CONTEXT)),
+    ({"messages": [{"role": "user", "content": "x" * 2 * CONTEXT}]}, str(CONTEXT)),
 ]
 
 

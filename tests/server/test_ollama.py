@@ -256,7 +256,7 @@ def test_names_may_have_the_usual_tag(llama: ollama.Client) -> None:
 REFUSED = [
     ("/api/chat", {"model": "other"}, 404, "'other'"),
     ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["eA=="]}]}, 400, "images"),
-    ("/api/chat", {"messages": [{"role": "user", "content": "x" * 2000}]}, 400, str(CONTEXT)),
+    ("/api/chat", {"messages": [{"role": "user", "content": "x" * 2 * CONTEXT}]}, 400, str(CONTEXT)),
     ("/api/chat", {"options": {"temperature": "hot"}}, 400, "options.temperature"),
     ("/api/chat", {"options": {"mirostat": 2}}, 400, "mirostat"),
     ("/api/chat", {"options": {"top_p": 7}}, 400, "top_p"),
@@ -339,10 +339,10 @@ def test_keep_alive_is_one_requests_wish(alone: Live) -> None:
             assert set(pool.map(other, [1] * 16)) == {1}
     loaded = alone.engine_pid()
     with ThreadPoolExecutor(1) as pool:
-        busy = pool.submit(other, 900)
+        busy = pool.submit(other, 4000)
         alone.until("num_requests_running", 1)
         assert client.generate("scripted", keep_alive=0).done_reason == "unload"
-        assert alone.engine_pid() == loaded and busy.result() == 900
+        assert alone.engine_pid() == loaded and busy.result() == 4000
     while client.ps().models:
         time.sleep(0.05)
     assert other() == other() == 1 and alone.engine_pid() != loaded

@@ -127,7 +127,7 @@ def joined(chunks: Any) -> Any:
 
 def test_a_stream_that_is_closed_is_computed_no_further(actor: openai.OpenAI, scripted: Live) -> None:
     ended = scripted.metric("request_success_total")
-    with chat(actor, [QUESTION], stream=True, max_tokens=900, extra_body={"ignore_eos": True}) as stream:
+    with chat(actor, [QUESTION], stream=True, max_tokens=8000, extra_body={"ignore_eos": True}) as stream:
         assert [next(stream).choices[0].index for _ in range(3)] == [0, 0, 0]
         assert scripted.metric("num_requests_running") == 1
     scripted.until("num_requests_running", 0)

@@ -45,8 +45,6 @@ template <int width> void put_signs(unsigned eight, int c, int row, uint8_t* at)
   }
 }
 
-TM_INLINE Ints odd(Ints s) { return add(add(s, s), broadcast(1)); }  // scales are 2 s + 1
-
 template <int file_bytes, int group> struct CodebookBlock {
   static constexpr int kInputs = 256, kFront = 32, kGroup = group, kFileInputs = 256, kFileBytes = file_bytes;
   static constexpr bool kMins = false, kWide = false, kWhole = true;
@@ -57,9 +55,9 @@ template <int units> struct NibbleScales {
   const uint8_t *front, *block;
   TM_INLINE NibbleScales(const uint8_t* front, const uint8_t* block) : front(front), block(block) {}
   TM_INLINE Floats d() const { return mul(load_f16(front), broadcast(1.0f / units)); }
-  TM_INLINE Ints whole(int k) const {
+  TM_INLINE Floats float_whole(int k) const {  // 2 s + 1
     const Ints both = load_u8_ints(block + 16 * (k / 2));
-    return odd(k % 2 == 0 ? bit_and(both, broadcast(15)) : shift_right<4>(both));
+    return odd_of_four(k % 2 == 0 ? both : shift_right<4>(both));
   }
 };
 
@@ -254,9 +252,7 @@ struct IQ1_S : CodebookBlock<50, 32> {  // file: 32 low bytes of indexes, 8 word
   static constexpr bool kHalved = true;
   struct Scales : NibbleScales<8> {
     using NibbleScales<8>::NibbleScales;
-    TM_INLINE Ints whole(int k) const {
-      return odd(bit_and(shift_right<12>(load_u16_ints(block + 32 * k)), broadcast(7)));
-    }
+    TM_INLINE Floats float_whole(int k) const { return odd_of_three(shift_right<12>(load_u16_ints(block + 32 * k))); }
   };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
     const Ints word = load_u16_ints(block + 32 * j);
@@ -287,9 +283,8 @@ struct IQ1_M : CodebookBlock<56, 16> {
   static constexpr bool kHalved = true;
   struct Scales : NibbleScales<8> {
     using NibbleScales<8>::NibbleScales;
-    TM_INLINE Ints whole(int k) const {
-      const Ints word = load_u16_ints(block + 32 * (k / 4));
-      return odd(bit_and(shift_right(word, 3 * (k % 4)), broadcast(7)));
+    TM_INLINE Floats float_whole(int k) const {
+      return odd_of_three(shift_right(load_u16_ints(block + 32 * (k / 4)), 3 * (k % 4)));
     }
   };
   template <class Use> static TM_INLINE void lines(const uint8_t* block, int j, Use use) {
