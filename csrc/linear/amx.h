@@ -19,8 +19,7 @@ namespace mill::TM_ISA::linear {
 static_assert(kTileTokens == kTileRows && kPanel * 4 == kTileRowBytes);
 
 inline constexpr int kLead = 3;  // parts whose sums are made before they are added: stores need that long to reach the cache
-inline constexpr int kRing = 4;  // a power of two above kLead, and one more where parts are joined
-static_assert(kRing >= kLead + 2);
+template <class S> inline constexpr int kRing = S::kJoined ? 8 : 4;  // a power of two above kLead; one more is kept where joined
 
 // One chunk of a tile's activations: those of a group lie together, as a tile of the matrix unit.
 template <class S> struct MatrixTokens {
@@ -71,11 +70,12 @@ template <class S, int odd> TM_INLINE void make_sums(const DecodedPanel& w, cons
 
 // Adds part k to h; where parts are joined, both with the second one.
 template <class S, int NT>
-TM_INLINE void add_sums(const DecodedPanel& w, const MatrixTokens<S>& x, int k, const Sums (&ring)[kRing], Floats (&h)[NT][1]) {
+TM_INLINE void add_sums(const DecodedPanel& w, const MatrixTokens<S>& x, int k, const Sums (&ring)[kRing<S>],
+                        Floats (&h)[NT][1]) {
   if (S::kJoined && k % 2 == 0) return;
   const int g = k / S::kParts;
   const auto part = [&](int i, int t) TM_LAMBDA {
-    return product<S>(load_ints(ring[i % kRing][t]), load_floats(w.scale + 16 * i), load_floats(w.less + 16 * i));
+    return product<S>(load_ints(ring[i % kRing<S>][t]), load_floats(w.scale + 16 * i), load_floats(w.less + 16 * i));
   };
   unroll<NT>([&](auto t) TM_LAMBDA {
     const Floats each = S::kJoined ? add(part(k - 1, t), part(k, t)) : part(k, t);
@@ -92,11 +92,11 @@ template <class S, int NT>
 void matrix_tile(const DecodedPanel& w, const MatrixTokens<S>& x, const uint8_t* ahead, int ahead_lines, int64_t column, int n,
                  bool first, int valid) {
   constexpr int step = (S::kWhole ? kBlockGroups : kChunkGroups) * S::kParts;
-  alignas(64) Sums ring[kRing];
+  alignas(64) Sums ring[kRing<S>];
   const int parts = n * S::kParts;
   const auto make = [&](int k) TM_LAMBDA {
     if (k >= parts) return;
-    k % 2 != 0 ? make_sums<S, 1>(w, x, k, ring[k % kRing]) : make_sums<S, 0>(w, x, k, ring[k % kRing]);
+    k % 2 != 0 ? make_sums<S, 1>(w, x, k, ring[k % kRing<S>]) : make_sums<S, 0>(w, x, k, ring[k % kRing<S>]);
   };
   float* out[NT];
   for (int t = 0; t < NT; ++t) out[t] = x.out[t < x.count ? t : x.count - 1] + column;
