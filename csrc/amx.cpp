@@ -40,7 +40,7 @@ namespace {
 [[maybe_unused]] const char* differs(linear::Multiply* multiply) {
   using linear::Type;
   for (const Type type : {Type::Q4_0, Type::Q4_1, Type::Q4_K, Type::Q2_K, Type::Q6_K})  // the shapes of groups there are
-    if (!linear::agrees(multiply, type, 40)) return "its sums are not those of AVX-512 on this machine";
+    if (!linear::agrees(multiply, type)) return "its sums are not those of AVX-512 on this machine";
   return nullptr;
 }
 
@@ -53,6 +53,14 @@ const char* refuses_amx() {
   return granted() ? differs(amx::linear::multiply) : "the system does not let this process use it";
 #else
   return kNotBuilt;
+#endif
+}
+
+bool amx_pays() {
+#ifdef TM_HAS_amx
+  return linear::pays(amx::linear::multiply);
+#else
+  return false;
 #endif
 }
 

@@ -57,7 +57,7 @@ Chosen detect() {
   if (!wish.empty()) throw std::runtime_error("TENSORMILL_ISA is '" + wish + "'; expected avx2, avx512 or amx");
   if (amx) {
     const char* why = refuses_amx();
-    if (why == nullptr) return {Isa::amx, ""};
+    if (why == nullptr) return {amx_pays() ? Isa::amx : Isa::avx512, ""};
     return {Isa::avx512, std::string("AVX-512 is used in place of AMX: ") + why};
   }
   if (avx512) return {Isa::avx512, ""};

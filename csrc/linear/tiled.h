@@ -1,4 +1,4 @@
-// Products of many tokens by sets with tiles (tiled/), and the proof of their bits.
+// Products of many tokens by sets with tiles (tiled/), and the proof of their bits and their worth.
 #pragma once
 #include <type_traits>
 
@@ -9,8 +9,9 @@ namespace linear {
 
 using Multiply = std::remove_pointer_t<decltype(Kernels::multiply)>;
 
-// Whether `multiply` gives what AVX-512's kernels give, for n tokens, 3 panels and 768 inputs of random numbers.
-bool agrees(Multiply* multiply, Type type, int64_t n);
+// Whether `multiply` gives what AVX-512's kernels give, bit for bit, and whether it is faster; of random numbers.
+bool agrees(Multiply* multiply, Type type);
+bool pays(Multiply* multiply);
 
 }  // namespace linear
 
