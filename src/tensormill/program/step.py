@@ -114,8 +114,9 @@ def _decode(runs: Sequence[Run], components: int, ratios: Sequence[int]) -> Step
     """A step of one token of each sequence, as `build_step` says, without the general way's many small arrays."""
     n = len(runs)
     bases = [r.past if r.base is None else r.base for r in runs]
-    all_ = np.array([*(r.tokens[0] for r in runs), *(r.past for r in runs), *(r.slot for r in runs), *bases], np.int32)
-    tokens, index, slot, base = all_[:n], all_[n : 2 * n], all_[2 * n : 3 * n], all_[3 * n :]
+    # One array for all: between two steps each costs as much as a small op.
+    made = np.array([*(r.tokens[0] for r in runs), *(r.past for r in runs), *(r.slot for r in runs), *bases], np.int32)
+    tokens, index, slot, base = made[:n], made[n : 2 * n], made[2 * n : 3 * n], made[3 * n :]
     rows, ones, zeros, adapter, none, media = _constant(n)
     return Step(
         tokens=tokens,
