@@ -45,7 +45,6 @@ template <class F> constexpr Groups groups_of() {
 template <class F>
 struct LineShape : GroupShape<groups_of<F>(), F::kMins ? 32 / F::kGroup : 0, F::kWide, F::kWhole, scaling_of<F>()> {
   static constexpr int kOffset = (F::kWide && kSignedDot) ? 0 : F::kOffset;
-  static constexpr bool kFolded = false;
 };
 
 // Straight from the packed bits. Groups joined by kFold: the second sum comes times 16 and both are small enough
@@ -72,12 +71,12 @@ template <class F>
 struct DecodedShape<F, Folded::kWhole>
     : GroupShape<Groups::kWhole, F::kMins ? 32 / F::kGroup : 0, F::kFold != 0, true, Scaling::kNone> {
   static constexpr int kOffset = F::kFold;
-  static constexpr bool kFolded = true, kNegated = F::kFold != 0;
+  static constexpr bool kNegated = F::kFold != 0;
 };
 template <class F>
 struct DecodedShape<F, Folded::kHalf> : GroupShape<Groups::kWhole, 0, true, true, Scaling::kHalf> {
   static constexpr int kOffset = F::kOddFold;
-  static constexpr bool kFolded = true, kNegated = false;
+  static constexpr bool kNegated = false;
 };
 
 // What the last lines may come times (format.h): bytes above 127 must be as good as others.

@@ -105,7 +105,7 @@ def run_isa(isa: str, out: Path, paths: list[Path]) -> dict[str, np.ndarray]:
     env = os.environ | {"TENSORMILL_ISA": isa, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
     words = [sys.executable, isa_bits.__file__, str(out), *map(str, paths)]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    if "TENSORMILL_ISA asks for" in done.stderr:
+    if "TENSORMILL_ISA asks for" in done.stderr and "sums are not those" not in done.stderr:
         pytest.skip(f"no {isa} here")
     assert done.returncode == 0, done.stderr
     with np.load(out) as saved:

@@ -233,7 +233,7 @@ def run_with(isa: str, *words: str) -> str:
     tests = Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": f"{tests}:{tests.parent / 'src'}", "TENSORMILL_ISA": isa}
     run = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
-    if "TENSORMILL_ISA asks for" in run.stderr:
+    if "TENSORMILL_ISA asks for" in run.stderr and "sums are not those" not in run.stderr:
         pytest.skip(run.stderr.strip().splitlines()[-1])
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr
     return run.stdout
